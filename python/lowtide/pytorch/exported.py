@@ -23,6 +23,7 @@ from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
 from . import streams
+from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
 from .trace import Model, refusal, scalar_loss
 
@@ -33,13 +34,14 @@ _PREFIX = "model."
 class _Shell(torch.nn.Module):
     """loss_fn over the model, of the leaves of a batch; (loss, tensors of aux)."""
 
-    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: Any, accumulate: int, see: Callable) -> None:
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: BatchSpec, accumulate: int,
+                 see: Callable) -> None:
         super().__init__()
         self.model = model
         self._loss_fn, self._spec, self._accumulate, self._see = loss_fn, spec, accumulate, see
 
     def forward(self, *leaves: torch.Tensor) -> Any:
-        batch = pytree.tree_unflatten(list(leaves), self._spec)
+        batch = self._spec.batch_of(list(leaves))
         losses, auxes = [], []
         for part in batch if self._accumulate > 1 else [batch]:
             loss, aux = scalar_loss(self._loss_fn(self.model, part))
@@ -71,7 +73,7 @@ class Exported:
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
                 folder: pathlib.Path) -> Exported:
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
-    leaves, spec = pytree.tree_flatten(batch)
+    leaves, spec = tensors_of(batch)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
     wanted = set(trained)

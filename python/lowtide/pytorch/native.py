@@ -32,6 +32,7 @@ from .. import _library, cache
 from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
+from .batches import tensors_of
 from .exported import Exported, export_step
 from .optimizers import Updates
 from .options import StepOptions
@@ -274,7 +275,7 @@ class NativeStep(Step):
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
@@ -327,7 +328,7 @@ class NativeStep(Step):
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step that changes nothing."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         state = torch.get_rng_state()
         with torch.no_grad():

@@ -27,6 +27,7 @@ import torch.utils._pytree as pytree
 from ..errors import Usage
 from ..plans import Plan, bytes_text
 from .addresses import Allocator, Arena, Lists, allocator
+from .batches import BatchSpec, tensors_of
 from .calls import MADE
 from .kept import written_buffers
 from .optimizers import signature
@@ -149,23 +150,23 @@ class Step:
 
     # ---- running
 
-    def _signature(self, leaves: list[Any], spec: Any) -> Any:
+    def _signature(self, leaves: list[torch.Tensor], spec: BatchSpec) -> Any:
         """What a plan holds for: shapes, and what else changes the graph or its kernels."""
-        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
+        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
-        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer))
+        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer))
 
     def _for(self, batch: Any) -> _Ready:
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         key = self._signature(leaves, spec)
         found = self._ready.get(key)
         if found is not None:
             return found
         seen = {other[:2] for other in self._ready}
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
-            shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
+            shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
         made = self._make(batch)
         self._ready[key] = made
@@ -225,7 +226,7 @@ class Step:
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         with torch.no_grad(), interrupts_wait():
             outputs = self._run(ready, self._given(ready, leaves))
@@ -259,7 +260,7 @@ class Step:
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step on copies of all that it would change; the user's tensors stay."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         state = torch.get_rng_state()
         self._versions, self._updating = [], False

@@ -28,6 +28,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
 from . import dynamo, streams
+from .batches import BatchSpec, tensors_of
 from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -64,7 +65,7 @@ class Trace:
     module: torch.fx.GraphModule
     model: Model
     trained: list[str]
-    batch_spec: Any
+    batch_spec: BatchSpec
     aux_spec: Any = None
     aux_count: int = 0
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
@@ -228,7 +229,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
-        batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
+        batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux, grads = None, [], [None] * len(trained)
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
             one_loss, one_aux, more = one(leaves, buffers, part, shells[k % len(shells)])
@@ -308,10 +309,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
-    inputs, spec = pytree.tree_flatten(batch)
-    if not all(isinstance(leaf, torch.Tensor) for leaf in inputs):
-        odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
-        raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
+    inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     shell = _Shell(model.module, loss_fn)
     try:
