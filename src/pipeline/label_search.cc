@@ -28,14 +28,6 @@ using fission::Labels;
 using ir::OpId;
 using plan::SchedOpId;
 
-bool is_better(const Candidate& a, const Candidate& b) {
-  const bool a_can = a.can_fit(), b_can = b.can_fit();
-  if (a_can != b_can) return a_can;
-  const double a_takes = a.least_seconds(), b_takes = b.least_seconds();
-  return a_can ? std::pair(a_takes, a.peak_bytes) < std::pair(b_takes, b.peak_bytes)
-               : std::pair(a.peak_bytes, a_takes) < std::pair(b.peak_bytes, b_takes);
-}
-
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
@@ -102,6 +94,7 @@ class Search {
     LT_RETURN_IF_ERROR(pose());
     LT_RETURN_IF_ERROR(find_regions());
     LT_RETURN_IF_ERROR(look_at({}, given_));
+    LT_RETURN_IF_ERROR(look_at_even_ones());
     for (int late = 0; !open_.empty() && late < tuning_.late_searches && !is_done();) {
       const size_t at = open_.top().second;
       open_.pop();
@@ -206,7 +199,7 @@ class Search {
     std::vector<size_t> order(all_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return is_better(all_[a].candidate, all_[b].candidate);
+      return all_[a].candidate.is_better_than(all_[b].candidate);
     });
     std::vector<Candidate> ranked;
     bool has_even = false;
@@ -251,8 +244,6 @@ class Search {
     return names;
   }
 
-  // ---- states
-
   // Whether a search may find more than is known. Of what recompute takes bounds show a part; by
   // the tightest so far it is guessed how much more it will be.
   bool is_promising(const State& state) const {
@@ -283,13 +274,34 @@ class Search {
     return {};
   }
 
+  // Even parts, each number twice the one before; those that fit stay. Where a budget is tight the
+  // search comes to few by itself, as bounds of levels in one part are too low.
+  Status look_at_even_ones() {
+    for (int64_t parts = 2; !is_done(); parts *= 2) {
+      const auto labels = with_parts({}, parts);
+      if (!labels) break;
+      const size_t known = all_.size();
+      const int searches_without = searches_without_;
+      LT_RETURN_IF_ERROR(look_at(*labels, given_));
+      if (all_.size() == known) continue;
+      if (is_promising(all_.back())) LT_RETURN_IF_ERROR(search(all_.back(), tuning_.remat_units));
+      if (all_.back().candidate.fits) continue;
+      all_.pop_back();
+      seen_.erase(fission::print(*labels));
+      searches_without_ = searches_without;
+    }
+    open_ = {};
+    for (size_t at = 0; at < all_.size(); ++at) open_.push({key_of(all_[at]), at});
+    return {};
+  }
+
   // What of a state is known without a search.
   Status look_at(const Labels& labels, const std::vector<SchedOpId>& order) {
     if (!seen_.insert(fission::print(labels)).second) return {};
     const auto levels = reader_->levels(labels);
     if (!levels) return {};
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return {};
+    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return {};
     State& made = all_.emplace_back();
     made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
@@ -330,19 +342,6 @@ class Search {
       sequence.push_back(scaled_op[op]);
     }
     return sequence;
-  }
-
-  // One in whose parts no op runs, or with no more than those around: the same labels are there
-  // without it.
-  static bool has_idle_level(const fission::Levels& levels, const IdVector<OpId, int>& as_cut) {
-    std::vector<char> is_used(levels.levels.size(), 0);
-    for (const int level : as_cut)
-      if (level != fission::Levels::kOutside) is_used[static_cast<size_t>(level)] = 1;
-    for (size_t level = 1; level < levels.levels.size(); ++level) {
-      const auto parent = static_cast<size_t>(levels.levels[level].parent);
-      if (!is_used[level] || levels.levels[level].parts == levels.levels[parent].parts) return true;
-    }
-    return false;
   }
 
   // By a known order: where it fits, each op once is the least there is; where it does not, the
@@ -478,8 +477,6 @@ class Search {
       least_ratio_ = std::min(least_ratio_.value_or(kAnyTime),
                               (candidate.seconds - made.once_seconds) / proven);
   }
-
-  // ---- neighbours
 
   // With these parts of the whole class; what is deeper has the next multiple of them.
   std::optional<Labels> with_parts(Labels labels, int64_t parts) const {

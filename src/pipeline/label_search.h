@@ -4,11 +4,12 @@
 // the budget the closure cut's bound, and where the bound is not worse than the best so far a short
 // retention search.
 //
-// A state's neighbours change one level. MAGIS's four mutations of an F-Tree are all there (section
-// 4.2): a region gets parts of its own (enable), in any of several numbers at once; loses them
-// (disable); hands them to the region around it (lift); has more or fewer (mutate). Beside them the
-// whole class runs in more or fewer parts (outer). Their time alone, each op once, prunes them. The
-// order of work depends on counted work only.
+// Even parts come first, each number twice the one before: those that fit are known then, and bound
+// the rest. A state's neighbours change one level. MAGIS's four mutations of an F-Tree are all there
+// (section 4.2): a region gets parts of its own (enable), in any of several numbers at once; loses
+// them (disable); hands them to the region around it (lift); has more or fewer (mutate). Beside them
+// the whole class runs in more or fewer parts (outer). Their time alone, each op once, prunes them.
+// The order of work depends on counted work only.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -87,6 +89,13 @@ struct Candidate {
   double least_seconds() const {
     if (fits) return std::min(seconds, moved_seconds);
     return can_fit() ? moved_seconds : seconds;
+  }
+  // What may fit by time, the rest by peak.
+  bool is_better_than(const Candidate& other) const {
+    if (can_fit() != other.can_fit()) return can_fit();
+    const double own = least_seconds(), others = other.least_seconds();
+    return can_fit() ? std::pair(own, peak_bytes) < std::pair(others, other.peak_bytes)
+                     : std::pair(peak_bytes, own) < std::pair(other.peak_bytes, others);
   }
 };
 
