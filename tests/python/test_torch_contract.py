@@ -287,8 +287,8 @@ def test_what_makes_no_sense_is_refused_by_name():
         lowtide.plan(model, 3, optimizer, batch)
     with pytest.raises(lowtide.Usage, match="gave \\(6, 3\\) for a loss"):
         lowtide.plan(model, lambda m, b: m(b["x"]), optimizer, batch)
-    with pytest.raises(lowtide.Usage, match="tree of tensors; this one has a int"):
-        lowtide.plan(model, loss_fn, optimizer, {**batch, "scale": 3})
+    with pytest.raises(lowtide.Usage, match="the batch's \\['scale'\\] is the number 0.5: give it as a tensor"):
+        lowtide.plan(model, loss_fn, optimizer, {**batch, "scale": 0.5})
 
 
 def test_a_budget_below_the_floor_names_the_op_and_its_module():

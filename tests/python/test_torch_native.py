@@ -108,6 +108,19 @@ def small(dropout=0.0, rows=8):
     return model, (torch.randn(rows, 6, dtype=torch.float64), torch.randint(0, 4, (rows,)))
 
 
+def test_one_arena_at_a_time_and_what_lies_beside_it_is_said():
+    model, batch = small()
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["adamw"](model.parameters()), OPTIMIZERS["adamw"](other.parameters())
+    step = lowtide.compile_step(model, entropy, mine, batch, engine="native", effort=0.1)
+    for rows in (8, 12, 8):
+        given = small(rows=rows)[1]
+        assert_follows(step, model, mine, other, its, entropy, given, steps=1)
+        assert [ready.session is not None for ready in step._ready.values()].count(True) == 1
+        assert step._now.session is not None and step.memory.held_bytes == step.memory.arena_bytes
+        assert step.memory.kept_bytes == given[0].nbytes + given[1].nbytes + 8
+
+
 def test_learning_rates_and_groups_are_those_of_now():
     model, batch = small()
     other = copy.deepcopy(model)

@@ -9,6 +9,7 @@ safe with it.
     writes that nobody reads are no dead code                     test_num_batches_tracked_is_written_by_an_op_of_its_own
     in-place ops: readers before, views, parts, geometry          section 3
     a dropout draws, scales and keeps floats                      section 4
+    a checkpoint draws its masks again, from a state kept    test_a_checkpointed_dropout_..., and the two below it
     attention with dropout leaves the flash kernel                test_attention_with_dropout_is_taken_apart_...
     attention is tagged random without dropout                    test_attention_without_dropout_does_not_draw
     most nodes are views                                          test_views_are_no_ops_of_the_plan
@@ -37,6 +38,8 @@ from torch_models import (
     trained,
     twin,
 )
+
+from torch.utils.checkpoint import checkpoint
 
 import lowtide
 from lowtide.pytorch import calls, known, planning, units
@@ -273,7 +276,81 @@ def test_a_draw_that_runs_again_is_the_same():
     assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
 
 
+class Checkpointed(nn.Module):
+    """Layers with dropout that run again in the backward pass."""
+
+    def __init__(self, count=3):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(count))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(lambda y, layer=layer: F.dropout(torch.tanh(layer(y)), 0.5), x, use_reentrant=False)
+        return x
+
+
+@pytest.mark.parametrize("budget", [None, "90%"])
+def test_a_checkpointed_dropout_draws_the_mask_of_the_forward_pass_again(budget):
+    found = check(lambda m, x: m.blocks(x @ m.weight), budget=budget, rows=64, blocks=Checkpointed())
+    assert "lowtide.set_random_state" in ops(found)
+    assert not [s for s in found.program.storages if s.role == calls.CONSTANT], "the second run reads the parameters"
+
+
+def test_code_that_sets_the_random_stream_is_part_of_the_step():
+    def forward(m, x):
+        torch.manual_seed(3)
+        with torch.random.fork_rng():
+            torch.manual_seed(4)
+            x = x * torch.rand_like(x)
+        state = torch.get_rng_state()
+        y = F.dropout(x @ m.weight, 0.5)
+        torch.set_rng_state(state)
+        return y + F.dropout(x @ m.weight, 0.5) * torch.rand(())
+
+    check(forward)
+
+
+def test_a_seed_from_outside_is_refused_with_its_line():
+    def forward(m, x):
+        torch.seed()
+        return F.dropout(x @ m.weight, 0.5)
+
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: torch.seed\(\).* takes a seed from outside"):
+        captured(Net(forward), torch.randn(4, 4), lambda m, x: m(x).sum())
+
+
+def test_a_generator_that_is_set_past_torchs_functions_is_refused():
+    def forward(m, x):
+        torch.default_generator.manual_seed(1)
+        return F.dropout(x @ m.weight, 0.5)
+
+    net, batch = Net(forward), torch.randn(4, 4)
+    before = torch.get_rng_state()
+    with pytest.raises(lowtide.Unsupported, match="sets a generator's state past torch.set_rng_state"):
+        captured(net, batch, lambda m, x: m(x).sum())
+    assert torch.equal(before, torch.get_rng_state())
+
+
 # 5. gradients, ties, equal ops
+
+
+def test_a_parameter_that_does_not_come_from_the_model_is_refused():
+    net = Net(lambda m, x: x @ m.weight)
+    weight, row = net.weight, net.weight.detach()[0]
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'weight' comes from elsewhere"):
+        captured(net, torch.randn(4, 4), lambda m, x: m(x).sum() + weight.square().sum())
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'weight' comes from elsewhere"):
+        captured(net, torch.randn(4, 4), lambda m, x: m(x).sum() + row.sum())
+
+
+def test_a_detached_parameter_from_elsewhere_is_the_parameter():
+    torch.manual_seed(0)
+    model, batch, held = Net(lambda m, x: x @ m.weight), torch.randn(4, 4), {}
+    loss_fn = lambda m, x: (m(x) * held[m]).square().mean()  # noqa: E731
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    held[model], held[other] = model.weight.detach(), other.weight.detach()
+    made = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
 
 
 def test_convolution_backward_is_split_by_its_mask():

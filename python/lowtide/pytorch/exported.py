@@ -22,6 +22,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
+from . import streams
+from .batches import BatchSpec, tensors_of
+from .indices import IndexChecks, index_checks
 from .trace import Model, refusal, scalar_loss
 
 FILE = "step.pt2"
@@ -31,13 +34,14 @@ _PREFIX = "model."
 class _Shell(torch.nn.Module):
     """loss_fn over the model, of the leaves of a batch; (loss, tensors of aux)."""
 
-    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: Any, accumulate: int, see: Callable) -> None:
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: BatchSpec, accumulate: int,
+                 see: Callable) -> None:
         super().__init__()
         self.model = model
         self._loss_fn, self._spec, self._accumulate, self._see = loss_fn, spec, accumulate, see
 
     def forward(self, *leaves: torch.Tensor) -> Any:
-        batch = pytree.tree_unflatten(list(leaves), self._spec)
+        batch = self._spec.batch_of(list(leaves))
         losses, auxes = [], []
         for part in batch if self._accumulate > 1 else [batch]:
             loss, aux = scalar_loss(self._loss_fn(self.model, part))
@@ -63,12 +67,13 @@ class Exported:
     aux_spec: Any
     named: dict[str, str]  # value -> parameter or buffer of the model
     counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
+    indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
 
 
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
                 folder: pathlib.Path) -> Exported:
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
-    leaves, spec = pytree.tree_flatten(batch)
+    leaves, spec = tensors_of(batch)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
     wanted = set(trained)
@@ -76,7 +81,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with torch.enable_grad(), warnings.catch_warnings():
+        with torch.enable_grad(), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(shell, tuple(leaves), strict=False)
     except (Usage, Unsupported):
@@ -94,6 +99,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
     counts = _counts(program)
+    checks = index_checks(program, {_PREFIX + name: name for name in model.buffers})
     _check(program, outputs)
     _tie(program, shell)
     _leave_weights_out(program)
@@ -106,7 +112,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts)
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts, checks)
 
 
 def _check(program: ExportedProgram, outputs: list[str]) -> None:

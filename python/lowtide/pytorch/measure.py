@@ -108,7 +108,7 @@ def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
 
 def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
     """A tensor like the one that brought the storage, with plain contents."""
-    if storage.base < 0:
+    if storage.base < 0 or storage.id in program.states:
         return torch.get_rng_state()
     like = program.tensors[storage.base]
     count = storage.bytes // like.dtype.itemsize

@@ -10,12 +10,14 @@ batch is copied into the arena, results are copied out of it.
 Results are those of eager mode up to rounding, not bit for bit: other kernels, another order of sums. Dropout draws from
 a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
 
-A step is done or not begun: kernels do not fail, Ctrl-C waits, and with check_finite a loss that is not finite ends the
-step before the first update, buffers as before (lowtide_session_run_if_finite).
+A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail, Ctrl-C waits,
+and with check_finite a loss that is not finite ends the step before the first update, buffers as before
+(lowtide_session_run_if_finite).
 """
 
 from __future__ import annotations
 
+import math
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ from .. import _library, cache
 from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
+from .batches import tensors_of
 from .exported import Exported, export_step
 from .optimizers import Updates
 from .options import StepOptions
@@ -179,6 +182,7 @@ class NativeStep(Step):
 
     def _open(self, ready: _NativeReady) -> Session:
         if ready.session is None:
+            self.release()  # of other shapes: one arena at a time
             try:
                 ready.session = Session(ready.plan, list(ready.places), model_folder=ready.folder.name,
                                         threads=torch.get_num_threads())
@@ -190,7 +194,7 @@ class NativeStep(Step):
         return ready.session
 
     def release(self) -> None:
-        """Gives the arena back; the next step takes it again."""
+        """Gives the arena back, whichever shape it is for; the next step takes it again."""
         for ready in self._ready.values():
             if ready.session is not None:
                 ready.session.close()
@@ -252,7 +256,8 @@ class NativeStep(Step):
         return tensors
 
     def _feed(self, ready: _NativeReady, session: Session, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All that a step needs; the tensors that it changes."""
+        """All that a step needs; the tensors that it changes. Raises IndexError for a batch's index that is out of range."""
+        ready.exported.indices.check(ready.model, leaves)
         for name, held, found in exchanged(ready.model):
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
@@ -270,7 +275,7 @@ class NativeStep(Step):
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
@@ -282,7 +287,8 @@ class NativeStep(Step):
                 problem.add_note("lowtide: the model is as before the step")
                 raise problem
             self._after(ready, changed)
-            self.memory = Memory(ready.plan.arena_bytes - session.lent_bytes, session.lent_bytes)
+            arena, kept = ready.plan.arena_bytes - session.lent_bytes, self._kept_bytes(ready, leaves)
+            self.memory = Memory(arena, session.lent_bytes, kept, arena)
             outputs = [self._result(ready, session, name) for name in ("loss", *ready.exported.aux)]
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         leaves = [kept if out is None else out
@@ -290,6 +296,12 @@ class NativeStep(Step):
         if not leaves or all(leaf is None for leaf in leaves):
             return outputs[0]
         return outputs[0], pytree.tree_unflatten(leaves, ready.exported.aux_spec)
+
+    @staticmethod
+    def _kept_bytes(ready: _NativeReady, leaves: list[torch.Tensor]) -> int:
+        """Beside the plan: the caller's batch, which is copied into the arena, and results, which are copied out of it."""
+        results = [ready.outputs[name] for name in ("loss", *ready.exported.aux) if name is not None]
+        return sum(leaf.nbytes for leaf in leaves) + sum(math.prod(dims) * dtype.itemsize for dtype, dims in results)
 
     @staticmethod
     def _result(ready: _NativeReady, session: Session, name: str | None) -> torch.Tensor | None:
@@ -316,7 +328,7 @@ class NativeStep(Step):
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step that changes nothing."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         state = torch.get_rng_state()
         with torch.no_grad():

@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,13 +26,16 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
-from .addresses import Arena, allocator
-from .calls import BUFFER, MADE
+from .addresses import Allocator, Arena, Lists, allocator
+from .batches import BatchSpec, tensors_of
+from .calls import MADE
+from .kept import written_buffers
 from .optimizers import signature
 from .options import StepOptions
 from .planning import Planned, best_plan
 from .program import Executable, generate
 from .trace import Model
+from .transfers import Transfers
 
 
 @dataclass
@@ -40,7 +43,11 @@ class Memory:
     """Of the last step: where its allocations went. `beside` is 0 where every one had its planned address."""
 
     arena_bytes: int = 0  # for what the step makes; parameters, buffers, state and batch lie in PyTorch's own memory
-    resident_bytes: int = 0  # these
+    resident_bytes: int = 0  # these, and what is kept; arena and residents together are the plan's arena_bytes
+    # Copies of buffers, the random stream's state, results that are handed out (kept.py). Native: results and the caller's
+    # batch, which lie beside its plan.
+    kept_bytes: int = 0
+    held_bytes: int = 0  # the arena that all shapes' plans share: as large as the largest needs
     planned: int = 0
     beside: int = 0
     largest_beside_bytes: int = 0
@@ -57,9 +64,9 @@ class _Ready:
 
     planned: Planned
     code: Executable
-    arena: Arena | None
+    arena: Arena | None  # the step's, which all its plans share
+    lists: Lists | None  # of the plan's allocations
     buffers: list[int]  # places in `given` of the buffers that the step writes
-    saved: list[torch.Tensor] = field(default_factory=list)
 
 
 class Step:
@@ -72,13 +79,21 @@ class Step:
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
                  options: StepOptions) -> None:
+        self._begin(model, loss_fn, optimizer, options)
+        self._now = self._for(batch)
+
+    def _begin(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer,
+               options: StepOptions) -> None:
+        """Without a plan yet."""
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
         self._updating = False
         self._versions: list[tuple[torch.Tensor, int]] = []
+        self._arena: Arena | None = None  # this and the next two: of all plans
+        self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
+        self._saved: dict[int, torch.Tensor] = {}  # place in `given` -> the buffer before the step
         self.memory = Memory()
         self.why = ""
-        self._now = self._for(batch)
 
     # ---- what it is
 
@@ -116,12 +131,14 @@ class Step:
     def _note(self) -> str:
         code = self._now.code
         moves = code.transfers
-        more = "" if moves is None else (f"; {bytes_text(moves.bytes)} of host memory for values that are away, "
+        kept = self._now.planned.kept_bytes
+        more = "" if moves is None else (f"; {bytes_text(kept)} of copies of buffers and of results beside them; {bytes_text(moves.bytes)} of host memory for values that are away, "
                                          f"{bytes_text(moves.home_bytes)} of parameters, state and batch at home outside the arena")
+        said = f" (with {bytes_text(kept)} of copies of buffers and of results)" if moves is None else ""
         more += f"; {self._now.planned.captured.in_words()}" if self.parts > 1 else ""
         if self.addresses:
             return (f"engine torch{self.why and f' ({self.why})'}: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
-                    f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch{more}")
+                    f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch{said}{more}")
         return (f"engine torch{self.why and f' ({self.why})'}: no C++ compiler for planned addresses, so values are freed after their last use; "
                 f"reserve {bytes_text(self.reserve_bytes)} and the scratch of kernels{more}")
 
@@ -133,29 +150,31 @@ class Step:
 
     # ---- running
 
-    def _signature(self, leaves: list[Any], spec: Any) -> Any:
+    def _signature(self, leaves: list[torch.Tensor], spec: BatchSpec) -> Any:
         """What a plan holds for: shapes, and what else changes the graph or its kernels."""
-        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
+        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
-        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer))
+        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer))
 
     def _for(self, batch: Any) -> _Ready:
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         key = self._signature(leaves, spec)
         found = self._ready.get(key)
         if found is not None:
             return found
         seen = {other[:2] for other in self._ready}
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
-            shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
+            shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
         made = self._make(batch)
         self._ready[key] = made
         return made
 
     def _make(self, batch: Any) -> _Ready:
+        if self._arena is not None:
+            self._arena.trim(0)  # measuring takes memory, which no step needs meanwhile
         return self._make_ready(best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options))
 
     def _make_ready(self, planned: Planned) -> _Ready:
@@ -163,11 +182,28 @@ class Step:
         memory = allocator()
         mark = memory.library.lt_mark if memory is not None else None
         code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark)
-        arena = Arena(memory, code.arena_bytes, code.parts) if memory is not None else None
-        written = {s for unit in units for s in (*unit.updates, *unit.statistics)}
-        buffers = [i for i, t in enumerate(program.given)
-                   if program.storage_of(t).role == BUFFER and program.tensors[t].storage in written]
-        return _Ready(planned, code, arena, buffers)
+        lists = Lists(memory, code.parts) if memory is not None else None
+        made = _Ready(planned, code, self._fitting(memory, code.arena_bytes), lists, written_buffers(program, units))
+        if code.transfers is not None:
+            self._share_host_memory(code.transfers)
+        return made
+
+    def _fitting(self, memory: Allocator | None, size: int) -> Arena | None:
+        """The arena of all plans, large enough for one more."""
+        if memory is not None:
+            self._arena = self._arena or Arena(memory)
+            self._arena.fit(size)
+        return self._arena
+
+    def _share_host_memory(self, moves: Transfers) -> None:
+        """Between steps nothing is away, so all plans use the same slots, as many as the largest needs."""
+        others = [ready.code.transfers for ready in self._ready.values() if ready.code.transfers is not None]
+        if moves.bytes > self._host.nbytes:
+            for other in others:
+                other.memory = self._host[:0]
+            self._host = torch.empty(moves.bytes, dtype=torch.uint8)
+        for each in (*others, moves):
+            each.memory = self._host
 
     def _given(self, ready: _Ready, batch: list[torch.Tensor]) -> list[torch.Tensor]:
         """The tensors as they are now, in the order of the code. Raises Usage where one was exchanged."""
@@ -190,7 +226,7 @@ class Step:
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         with torch.no_grad(), interrupts_wait():
             outputs = self._run(ready, self._given(ready, leaves))
@@ -203,11 +239,7 @@ class Step:
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = torch.get_rng_state()
-        buffers = [given[i] for i in ready.buffers]
-        if not ready.saved:
-            ready.saved = [b.clone() for b in buffers]
-        for saved, buffer in zip(ready.saved, buffers, strict=True):
-            saved.copy_(buffer)
+        buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
         trained = ready.planned.captured.updated
         parameters = ready.planned.captured.trace.model.parameters
         self._versions = [(parameters[name], parameters[name]._version) for name in trained]
@@ -221,9 +253,14 @@ class Step:
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
 
+    def _saved_copy(self, place: int, buffer: torch.Tensor) -> torch.Tensor:
+        if place not in self._saved:
+            self._saved[place] = buffer.clone()
+        return self._saved[place].copy_(buffer)
+
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step on copies of all that it would change; the user's tensors stay."""
-        leaves, spec = pytree.tree_flatten(batch)
+        leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         state = torch.get_rng_state()
         self._versions, self._updating = [], False
@@ -245,20 +282,28 @@ class Step:
         if moves is not None:
             moves.begin_step()
         if ready.arena is not None:
-            ready.arena.begin()
+            ready.arena.trim(self._may_hold(ready))
+            ready.arena.begin(ready.lists, ready.code.arena_bytes)
         try:
             outputs = ready.code.run(given)
             done = True
             return outputs
         finally:
             counts = ready.arena.end() if ready.arena is not None else ()
-            self.memory = Memory(ready.code.arena_bytes if counts else 0, ready.code.resident_bytes, *counts)
+            held = ready.arena.bytes if ready.arena is not None else 0
+            self.memory = Memory(ready.code.arena_bytes if counts else 0, ready.code.resident_bytes,
+                                 ready.planned.kept_bytes, held, *counts)
             if moves is not None:
                 moves.end_step(failed_in_update=self._updating and not done)
-                self.memory.home_bytes, self.memory.host_bytes = moves.home_bytes, moves.bytes
+                self.memory.home_bytes, self.memory.host_bytes = moves.home_bytes, self._host.nbytes
                 self.memory.stored_bytes, self.memory.loaded_bytes = moves.stored_bytes, moves.loaded_bytes
 
-    def _explain(self, problem: BaseException, ready: _Ready, buffers: list[torch.Tensor], state: torch.Tensor) -> None:
+    def _may_hold(self, ready: _Ready) -> int:
+        """Bytes of the arena beside this plan's residents, so that together they are not more than the largest plan."""
+        largest = max(each.planned.plan.arena_bytes for each in (*self._ready.values(), ready))
+        return max(largest - ready.code.resident_bytes, ready.code.arena_bytes)
+
+    def _explain(self, problem: BaseException, ready: _Ready, buffers: list[tuple[torch.Tensor, torch.Tensor]], state: torch.Tensor) -> None:
         """Puts back what can be, and says where it was and how the model stands."""
         place, frame = "", problem.__traceback__
         while frame is not None:
@@ -270,7 +315,7 @@ class Step:
         if self._updating:
             problem.add_note(f"lowtide: {place}the update had begun; some parameters are updated and some are not")
             return
-        for saved, buffer in zip(ready.saved, buffers, strict=True):
+        for buffer, saved in buffers:
             buffer.copy_(saved)
         torch.set_rng_state(state)
         problem.add_note(f"lowtide: {place}the model is as before the step")

@@ -27,7 +27,8 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo
+from . import dynamo, streams
+from .batches import BatchSpec, tensors_of
 from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -64,7 +65,7 @@ class Trace:
     module: torch.fx.GraphModule
     model: Model
     trained: list[str]
-    batch_spec: Any
+    batch_spec: BatchSpec
     aux_spec: Any = None
     aux_count: int = 0
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
@@ -85,6 +86,19 @@ class _Shell(torch.nn.Module):
             if name in given and buffer is not given[name]:
                 given[name].copy_(buffer)
         return answer
+
+
+class _Whole(torch.nn.Module):
+    """A shell, and what follows it while the model's tensors are still exchanged: checkpointing runs the forward pass
+    again in the backward one."""
+
+    def __init__(self, shell: torch.nn.Module, then: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.shell = shell
+        self._then = then
+
+    def forward(self, batch: Any) -> Any:
+        return self._then(self.shell(batch))
 
 
 class _Labels:
@@ -196,14 +210,18 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
             shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
-        tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
-        loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
-        handles = labels.backward_of(loss)
-        grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
-        labels.note()
-        for handle in handles:
-            handle.remove()
-        return loss.detach(), aux, list(grads)
+        tensors = {f"shell.model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
+
+        def backward(answer: Any) -> tuple[Any, Any, list]:
+            loss, aux = scalar_loss(answer)
+            handles = labels.backward_of(loss)
+            grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
+            labels.note()
+            for handle in handles:
+                handle.remove()
+            return loss.detach(), aux, list(grads)
+
+        return torch.func.functional_call(_Whole(shell, backward), tensors, (batch,), tie_weights=True)
 
     def step(*flat: torch.Tensor) -> list[Any]:
         p, b = len(model.parameters), len(model.buffers)
@@ -211,7 +229,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
-        batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
+        batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux, grads = None, [], [None] * len(trained)
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
             one_loss, one_aux, more = one(leaves, buffers, part, shells[k % len(shells)])
@@ -291,10 +309,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
-    inputs, spec = pytree.tree_flatten(batch)
-    if not all(isinstance(leaf, torch.Tensor) for leaf in inputs):
-        odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
-        raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
+    inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     shell = _Shell(model.module, loss_fn)
     try:
@@ -323,7 +338,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
-        with labels.watching(), told_to_transformers(values), torch.enable_grad():
+        with labels.watching(), told_to_transformers(values), streams.traced(), torch.enable_grad():
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise
@@ -336,7 +351,7 @@ def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Te
     """By way of dynamo, where plain tracing was refused."""
     parts = batch if options.accumulate > 1 else [batch]
     try:
-        with torch.enable_grad():
+        with streams.unchanged(), torch.enable_grad():
             shells = [dynamo.Retraced(shell, part) for part in parts]
         _trace_with(shells, trace, inputs, options)
     except Exception:  # noqa: BLE001: the first refusal names the line
