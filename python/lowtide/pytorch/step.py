@@ -26,6 +26,7 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
+from . import hooks
 from .addresses import Arena, allocator
 from .calls import BUFFER, MADE
 from .optimizers import signature
@@ -139,7 +140,8 @@ class Step:
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
-        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer))
+        hooked = hooks.signature(self._model)
+        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer)), hooked
 
     def _for(self, batch: Any) -> _Ready:
         leaves, spec = pytree.tree_flatten(batch)

@@ -27,7 +27,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo, streams
+from . import dynamo, hooks, streams
 from .known import KnownValues, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -148,9 +148,9 @@ class _Labels:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        hooks = torch.nn.modules.module
-        before = hooks.register_module_forward_pre_hook(self.enter)
-        after = hooks.register_module_forward_hook(self.leave, always_call=True)
+        modules = torch.nn.modules.module
+        before = modules.register_module_forward_pre_hook(self.enter)
+        after = modules.register_module_forward_hook(self.leave, always_call=True)
         try:
             yield
         finally:
@@ -227,6 +227,8 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         wanted = set(trained)
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
+        for name in trained:
+            hooks.put(name, model.parameters[name], leaves[name])
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
         loss, aux, grads = None, [], [None] * len(trained)
@@ -308,6 +310,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
+    hooks.check(model.parameters, trained)
     inputs, spec = pytree.tree_flatten(batch)
     if not all(isinstance(leaf, torch.Tensor) for leaf in inputs):
         odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
