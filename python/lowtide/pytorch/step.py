@@ -200,7 +200,7 @@ class Step:
         trace = ready.planned.captured.trace
         if trace.aux_spec is None or (trace.aux_count == 0 and trace.aux_spec.num_leaves == 0):
             return outputs[0]
-        aux = pytree.tree_unflatten(list(outputs[1:]), trace.aux_spec)
+        aux = trace.give_aux(list(outputs[1:]))
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:

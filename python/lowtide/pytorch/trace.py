@@ -67,7 +67,36 @@ class Trace:
     batch_spec: Any
     aux_spec: Any = None
     aux_count: int = 0
+    aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+
+
+    def take_aux(self, aux: Any) -> list[Any]:
+        """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
+        leaves, self.aux_spec = pytree.tree_flatten(aux)
+        self.aux_count, self.aux_kinds = len(leaves), [_kind_of(leaf) for leaf in leaves]
+        return [leaf.detach() if isinstance(leaf, torch.Tensor) else _as_tensor(leaf) for leaf in leaves]
+
+    def give_aux(self, outputs: list[Any]) -> Any:
+        """aux as loss_fn gives it, of a step's outputs."""
+        leaves = [kind(out) for kind, out in zip(self.aux_kinds, outputs, strict=True)]
+        return pytree.tree_unflatten(leaves, self.aux_spec)
+
+
+_NUMBERS = {torch.SymInt: (int, torch.int64), torch.SymFloat: (float, torch.float64), torch.SymBool: (bool, torch.bool)}
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor | None:
+    """Of a number that the step computes. What Python alone knows is no output."""
+    return torch.scalar_tensor(leaf, dtype=_NUMBERS[type(leaf)][1]) if type(leaf) in _NUMBERS else None
+
+
+def _kind_of(leaf: Any) -> Callable[[Any], Any]:
+    if isinstance(leaf, torch.Tensor):
+        return lambda out: out
+    if type(leaf) in _NUMBERS:
+        return lambda out: _NUMBERS[type(leaf)][0](out.item())
+    return lambda _: leaf
 
 
 class _Shell(torch.nn.Module):
@@ -242,10 +271,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
         grads = _clipped(grads, options)
         labels.note()
-        aux_leaves, trace.aux_spec = pytree.tree_flatten(aux if options.accumulate > 1 else aux[0])
-        tensors = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in aux_leaves]
-        trace.aux_count = len(tensors)
-        return [loss, *tensors, *grads]
+        return [loss, *trace.take_aux(aux if options.accumulate > 1 else aux[0]), *grads]
 
     return step
 
