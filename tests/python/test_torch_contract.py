@@ -129,6 +129,31 @@ def test_accumulated_batches_make_one_update():
     assert torch.equal(loss, losses[0] + losses[1]) and differences(model, mine, other, its) == []
 
 
+def test_aux_holds_numbers_that_the_step_computes_and_what_python_knows():
+    def counted(model, batch):
+        out = model(batch["x"])
+        loss = F.cross_entropy(out, batch["y"])
+        shown = {"loss": loss.item(), "more": 2 * loss.item(), "high": batch["x"].max().item() > 20, "seen": (out > 0).sum().item()}
+        return loss, {**shown, "name": "a", "none": None, "rate": 0.5, "out": out}
+
+    model, batch = make()
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["adamw"](trained(model)), OPTIMIZERS["adamw"](trained(other))
+    step = lowtide.compile_step(model, counted, mine, batch)
+    for scale in (1, 40):
+        batch["x"] *= scale
+        torch.manual_seed(0)
+        loss, aux = step(batch)
+        torch.manual_seed(0)
+        wanted, its_aux = counted(other, batch)
+        its.zero_grad()
+        wanted.backward()
+        its.step()
+        assert torch.equal(aux.pop("out"), its_aux.pop("out")) and torch.equal(loss, wanted)
+        assert aux == its_aux and [type(v) for v in aux.values()] == [type(v) for v in its_aux.values()]
+        assert aux["high"] == (scale > 1)
+
+
 def test_autocast_to_bf16_and_aux_results():
     def typed(model, batch):
         with torch.autocast("cpu", torch.bfloat16):

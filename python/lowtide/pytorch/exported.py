@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
-from . import streams
+from . import hooks, streams
 from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
 from .trace import Model, refusal, scalar_loss
@@ -73,6 +73,7 @@ class Exported:
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
                 folder: pathlib.Path) -> Exported:
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
+    hooks.check(model.parameters, trained)
     leaves, spec = tensors_of(batch)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
@@ -81,7 +82,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with torch.enable_grad(), streams.refused(), warnings.catch_warnings():
+        with torch.enable_grad(), hooks.refused(model.module), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(shell, tuple(leaves), strict=False)
     except (Usage, Unsupported):

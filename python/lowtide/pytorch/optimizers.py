@@ -18,6 +18,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from ..errors import Unsupported, Usage
+from . import hooks
 
 
 def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -35,6 +36,7 @@ class Updates:
         if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
             raise Unsupported(f"optimizer {kind.__module__}.{kind.__qualname__} is not known to be planned: "
                               "torch.optim.SGD, Adam and AdamW are")
+        hooks.check_optimizer(optimizer)
         self.optimizer = optimizer
         self.momentum = kind is torch.optim.SGD
         names = {id(p): name for name, p in parameters.items()}

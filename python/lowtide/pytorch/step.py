@@ -26,6 +26,7 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
+from . import hooks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
 from .calls import MADE
@@ -156,7 +157,8 @@ class Step:
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
-        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer))
+        hooked = hooks.signature(self._model)
+        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked
 
     def _for(self, batch: Any) -> _Ready:
         leaves, spec = tensors_of(batch)
@@ -234,7 +236,7 @@ class Step:
         trace = ready.planned.captured.trace
         if trace.aux_spec is None or (trace.aux_count == 0 and trace.aux_spec.num_leaves == 0):
             return outputs[0]
-        aux = pytree.tree_unflatten(list(outputs[1:]), trace.aux_spec)
+        aux = trace.give_aux(list(outputs[1:]))
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:

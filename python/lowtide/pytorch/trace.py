@@ -27,7 +27,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo, streams
+from . import dynamo, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .known import KnownValues, told_to_transformers
 
@@ -68,7 +68,36 @@ class Trace:
     batch_spec: BatchSpec
     aux_spec: Any = None
     aux_count: int = 0
+    aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+
+
+    def take_aux(self, aux: Any) -> list[Any]:
+        """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
+        leaves, self.aux_spec = pytree.tree_flatten(aux)
+        self.aux_count, self.aux_kinds = len(leaves), [_kind_of(leaf) for leaf in leaves]
+        return [leaf.detach() if isinstance(leaf, torch.Tensor) else _as_tensor(leaf) for leaf in leaves]
+
+    def give_aux(self, outputs: list[Any]) -> Any:
+        """aux as loss_fn gives it, of a step's outputs."""
+        leaves = [kind(out) for kind, out in zip(self.aux_kinds, outputs, strict=True)]
+        return pytree.tree_unflatten(leaves, self.aux_spec)
+
+
+_NUMBERS = {torch.SymInt: (int, torch.int64), torch.SymFloat: (float, torch.float64), torch.SymBool: (bool, torch.bool)}
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor | None:
+    """Of a number that the step computes. What Python alone knows is no output."""
+    return torch.scalar_tensor(leaf, dtype=_NUMBERS[type(leaf)][1]) if type(leaf) in _NUMBERS else None
+
+
+def _kind_of(leaf: Any) -> Callable[[Any], Any]:
+    if isinstance(leaf, torch.Tensor):
+        return lambda out: out
+    if type(leaf) in _NUMBERS:
+        return lambda out: _NUMBERS[type(leaf)][0](out.item())
+    return lambda _: leaf
 
 
 class _Shell(torch.nn.Module):
@@ -149,9 +178,9 @@ class _Labels:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        hooks = torch.nn.modules.module
-        before = hooks.register_module_forward_pre_hook(self.enter)
-        after = hooks.register_module_forward_hook(self.leave, always_call=True)
+        modules = torch.nn.modules.module
+        before = modules.register_module_forward_pre_hook(self.enter)
+        after = modules.register_module_forward_hook(self.leave, always_call=True)
         try:
             yield
         finally:
@@ -228,6 +257,8 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         wanted = set(trained)
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
+        for name in trained:
+            hooks.put(name, model.parameters[name], leaves[name])
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux, grads = None, [], [None] * len(trained)
@@ -241,10 +272,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
         grads = _clipped(grads, options)
         labels.note()
-        aux_leaves, trace.aux_spec = pytree.tree_flatten(aux if options.accumulate > 1 else aux[0])
-        tensors = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in aux_leaves]
-        trace.aux_count = len(tensors)
-        return [loss, *tensors, *grads]
+        return [loss, *trace.take_aux(aux if options.accumulate > 1 else aux[0]), *grads]
 
     return step
 
@@ -309,6 +337,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
+    hooks.check(model.parameters, trained)
     inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     shell = _Shell(model.module, loss_fn)
