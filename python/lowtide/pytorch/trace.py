@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,7 @@ class Trace:
     aux_spec: Any = None
     aux_count: int = 0
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+    inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
 
 
 class _Shell(torch.nn.Module):
@@ -296,6 +298,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
         raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
+    trace.inputs = [weakref.ref(leaf) for leaf in inputs]
     shell = _Shell(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options)
