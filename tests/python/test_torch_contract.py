@@ -251,14 +251,64 @@ def test_a_tensor_that_was_exchanged_is_named():
         step(batch)
 
 
-def test_a_tensor_that_somebody_changes_during_the_step_is_noticed():
-    step, model, *_, batch = pair()
-    judge = step._judge
-    with torch.no_grad():
-        step._versions = [(model.head.weight, model.head.weight._version)]
-        model.head.weight.add_(1)
-        with pytest.raises(lowtide.Usage, match="changed by somebody else"):
-            judge(torch.zeros(()))
+_victims: list[torch.Tensor] = []
+
+
+@torch.library.custom_op("lowtide_contract::meddle", mutates_args=())
+def meddle(x: torch.Tensor) -> torch.Tensor:
+    """Changes what it has no business with."""
+    for victim in _victims:
+        victim.add_(1)
+    return x.clone()
+
+
+meddle.register_fake(lambda x: torch.empty_like(x))
+meddle.register_autograd(lambda ctx, grad: grad)
+
+
+@pytest.mark.parametrize("name", ["head.weight", "frozen.weight", "unused.bias", "norm.running_mean", "norm.num_batches_tracked",
+                                  "still", "batch.0", "exp_avg/head.weight"])
+def test_a_tensor_that_somebody_changes_during_the_step_is_noticed(name):
+    model, batch = make()
+    model.register_buffer("still", torch.ones(3))
+    optimizer = OPTIMIZERS["adamw_fused"](trained(model))
+
+    def meddled(model, batch):
+        return F.cross_entropy(meddle(model(batch["x"])) + model.still, batch["y"])
+
+    step = lowtide.compile_step(model, meddled, optimizer, batch, effort=0.1)
+    step(batch)
+    before = copy.deepcopy(model.state_dict())
+    kinds = {"batch.0": batch["x"], "exp_avg/head.weight": optimizer.state[model.head.weight]["exp_avg"]}
+    victim = kinds[name] if name in kinds else dict([*model.named_parameters(), *model.named_buffers()])[name]
+    _victims.append(victim.detach())
+    try:
+        with pytest.raises(lowtide.Usage, match=f"'{name}' .*changed by somebody else"):
+            step(batch)
+    finally:
+        _victims.clear()
+    kept = {key: t for key, t in model.state_dict().items() if key != name}
+    assert all(torch.equal(t, before[key]) for key, t in kept.items()), "nothing else has changed"
+    step(batch)
+
+
+def test_a_group_whose_update_would_fail_is_found_before_the_first_update():
+    step, model, mine, *_, batch = pair("momentum")
+    step(batch)
+    before, stream = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    mine.param_groups[1]["lr"] = "0.1"
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as problem:
+        step(batch)
+    assert "the optimizer's group 1" in problem.value.__notes__[0] and "as before the step" in problem.value.__notes__[0]
+    assert untouched(model, before) and torch.equal(stream, torch.get_rng_state())
+    mine.param_groups[1]["lr"] = 0.1
+    mine.state[model.head.bias]["momentum_buffer"] = torch.zeros(2)
+    with pytest.raises(lowtide.Usage, match=r"'momentum_buffer/head.bias' is torch.float32 \(2,\); when"):
+        step(batch)
+    assert untouched(model, before)
+    mine.state[model.head.bias]["momentum_buffer"] = torch.zeros(3)
+    step(batch)
+    assert not untouched(model, before)
 
 
 def test_ctrl_c_is_seen_when_the_step_has_ended():

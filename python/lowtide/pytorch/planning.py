@@ -122,6 +122,16 @@ def _rows(measured: list[Measured]) -> list:
             for m in measured]
 
 
+def _there(captured: Captured) -> dict[int, torch.Tensor]:
+    """What is there before the step, by storage: of those that share one the first, which brings it."""
+    program, model = captured.program, captured.trace.model
+    states = [t for name in captured.updated for t in captured.updates.state(name).values()]
+    batch = [found() for found in captured.trace.inputs]
+    tensors = [*model.parameters.values(), *model.buffers.values(), *batch, *program.constants, *states]
+    return {program.tensors[t].storage: tensor.detach() for t, tensor in zip(program.given, tensors, strict=True)
+            if tensor is not None and program.storage_of(t).base == t}
+
+
 def _counted(captured: Captured, options: StepOptions) -> int:
     """Of what the step keeps the bytes that are in its graph."""
     return kept_bytes(captured.program, captured.units) if options.swap is None else 0
@@ -157,7 +167,7 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         chosen = ranks.from_first(chosen)
     convolutions.take(program, units, chosen)
     kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory, known)
+    measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
         measured = _measured_of(ranks.from_first(_rows(measured)))
     if keep:

@@ -7,11 +7,13 @@
 A step is forward, backward and update together. The model's parameters and buffers and the optimizer's state are
 changed in place, as eager mode changes them, bit for bit; `p.grad` is left alone. What a failed step leaves behind: an
 exception before the first update puts buffers and the random stream back, so the model is as before the step; Ctrl-C
-waits for the end of the step.
+waits for the end of the step. Before the first update everything is looked at that could make a later one fail or that
+somebody else has changed: options of the groups, types of the state, versions of all that was there before the step.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import html
 import signal
@@ -89,7 +91,7 @@ class Step:
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
         self._updating = False
-        self._versions: list[tuple[torch.Tensor, int]] = []
+        self._versions: list[tuple[torch.Tensor, int, str]] = []  # as they are to be before the first update; names
         self._arena: Arena | None = None  # this and the next two: of all plans
         self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
         self._saved: dict[int, torch.Tensor] = {}  # place in `given` -> the buffer before the step
@@ -215,15 +217,21 @@ class Step:
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
         states = [t for name in captured.updated for t in captured.updates.state(name).values()]
-        return [*model.parameters.values(), *model.buffers.values(), *batch, *captured.program.constants, *states]
+        given = [*model.parameters.values(), *model.buffers.values(), *batch, *captured.program.constants, *states]
+        for number, tensor in zip(captured.program.given, given, strict=True):
+            wanted = captured.program.tensors[number]
+            if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
+                raise Usage(f"'{captured.program.storage_of(number).name}' is {tensor.dtype} {tuple(tensor.shape)}; when the step "
+                            f"was compiled it was {wanted.dtype} {wanted.shape}; compile the step again")
+        return given
 
     def _judge(self, loss: torch.Tensor) -> None:
         """Before the first update: the last moment at which nothing of the model has changed but its buffers."""
         if self._options.check_finite and not bool(torch.isfinite(loss).all()):
             raise FloatingPointError(f"the loss is {float(loss)}")
-        for tensor, version in self._versions:
+        for tensor, version, name in self._versions:
             if tensor._version != version:
-                raise Usage(f"a tensor of shape {tuple(tensor.shape)} was changed by somebody else while the step ran")
+                raise Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
         self._updating = True
 
     def __call__(self, batch: Any) -> Any:
@@ -231,6 +239,7 @@ class Step:
         leaves, spec = tensors_of(batch)
         ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
         with torch.no_grad(), interrupts_wait():
+            ready.planned.captured.updates.try_groups()
             outputs = self._run(ready, self._given(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
@@ -242,9 +251,7 @@ class Step:
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = torch.get_rng_state()
         buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
-        trained = ready.planned.captured.updated
-        parameters = ready.planned.captured.trace.model.parameters
-        self._versions = [(parameters[name], parameters[name]._version) for name in trained]
+        self._versions = self._expected_versions(ready, given)
         self._updating = False
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
@@ -254,6 +261,19 @@ class Step:
             self._explain(problem, ready, buffers, state)
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
+
+    @staticmethod
+    def _expected_versions(ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, int, str]]:
+        """Of all that is there before the step: what PyTorch counts for each, and what the step itself adds to it. Where
+        several tensors lie in one storage that the step writes, it is not known whose count grows."""
+        program, found = ready.planned.captured.program, []
+        lying = collections.Counter(program.tensors[t].storage for t in program.given)
+        for number, tensor in zip(program.given, given, strict=True):
+            storage = program.tensors[number].storage
+            more = ready.code.writes.get(storage, 0)
+            if not tensor.is_inference() and not (more and lying[storage] > 1):
+                found.append((tensor, tensor._version + more, program.storages[storage].name))
+        return found
 
     def _saved_copy(self, place: int, buffer: torch.Tensor) -> torch.Tensor:
         if place not in self._saved:

@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,6 +71,7 @@ class Trace:
     aux_count: int = 0
     aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+    inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
 
 
     def take_aux(self, aux: Any) -> list[Any]:
@@ -340,6 +342,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     hooks.check(model.parameters, trained)
     inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
+    trace.inputs = [weakref.ref(leaf) for leaf in inputs]
     shell = _Shell(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options)
