@@ -32,7 +32,6 @@ from .. import _library, cache
 from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
-from .batches import tensors_of
 from .exported import Exported, export_step
 from .optimizers import Updates
 from .options import StepOptions
@@ -275,8 +274,8 @@ class NativeStep(Step):
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = tensors_of(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
@@ -328,8 +327,8 @@ class NativeStep(Step):
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step that changes nothing."""
-        leaves, spec = tensors_of(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         state = torch.get_rng_state()
         with torch.no_grad():
             session = self._open(ready)
