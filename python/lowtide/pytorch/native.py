@@ -131,6 +131,8 @@ def _refuse_options(options: StepOptions) -> None:
     for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None), ("split", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
+    if torch.is_autocast_enabled("cpu"):
+        raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
 class NativeStep(Step):
@@ -229,7 +231,7 @@ class NativeStep(Step):
     def _tensor(ready: _NativeReady, place: tuple[str, str]) -> torch.Tensor:
         kind, name = place
         if kind != "tensor":
-            return ready.updates.optimizer.state[ready.model.parameters[name]][kind]
+            return ready.updates.state(name)[kind]
         found = ready.model.parameters.get(name)
         return ready.model.buffers[name] if found is None else found
 
@@ -266,6 +268,7 @@ class NativeStep(Step):
                 plain = leaf.detach().contiguous()
                 session.set(name, plain.data_ptr(), plain.nbytes)
         for name in ready.updated:
+            ready.updates.state(name)  # made, if it is gone
             session.set_update(f"model.{name}", update_now(ready.updates, name, self._optimizer.state[
                 ready.model.parameters[name]]))
         if ready.random:
