@@ -94,6 +94,22 @@ def test_a_run_is_saved_and_resumed_as_ever():
     assert differences(model, mine, other, its) == []
 
 
+@pytest.mark.parametrize("way", ["clear", "load"])
+@pytest.mark.parametrize("kind", ["momentum", "adamw"])
+def test_a_state_that_was_taken_away_is_made_anew_as_the_optimizer_would(kind, way):
+    step, model, mine, other, its, batch = pair(kind)
+    fresh = copy.deepcopy(its.state_dict())
+    for seed in range(3):
+        torch.manual_seed(seed)
+        loss = step(batch)
+        torch.manual_seed(seed)
+        assert torch.equal(loss, eager_step(other, loss_fn, its, batch))
+        assert differences(model, mine, other, its) == []
+        for optimizer in (mine, its) if seed == 0 else ():
+            optimizer.state.clear() if way == "clear" else optimizer.load_state_dict(copy.deepcopy(fresh))
+    assert len(step._ready) == 1, "no new capture"
+
+
 @pytest.mark.parametrize("options", [{"clip_norm": 0.05}, {"clip_value": 0.01}, {"clip_norm": 0.1, "clip_value": 0.05}])
 def test_gradients_are_clipped_as_torch_does_it(options):
     step, model, mine, other, its, batch = pair(**options)

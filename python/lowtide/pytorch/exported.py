@@ -99,6 +99,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
              aux_spec: Any) -> Exported:
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
+    _refuse_autocast(program)
     counts = _counts(program)
     checks = index_checks(program, {_PREFIX + name: name for name in model.buffers})
     _check(program, outputs)
@@ -114,6 +115,14 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
     return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts, checks)
+
+
+def _refuse_autocast(program: ExportedProgram) -> None:
+    """Raises Unsupported. Its casts are no ops of the program, and would be left out."""
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
+        if node.target is torch.ops.higher_order.wrap_with_autocast and node.args[2]:
+            raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
 def _check(program: ExportedProgram, outputs: list[str]) -> None:

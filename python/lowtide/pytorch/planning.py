@@ -52,16 +52,25 @@ class Captured:
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
             options: StepOptions) -> Captured:
     """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    if not options.data_parallel:
+        return _traced(*_checked(model, optimizer), loss_fn, batch, options)
+    ranks.check()
+    tensors, updates = ranks.on_all(lambda: _checked(model, optimizer))
+    ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options))
+
+
+def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
     tensors = Model.of(model)
     for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
         for name, tensor in found.items():
             if tensor.device.type != "cpu":
                 raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
-    updates = Updates(optimizer, tensors.parameters)
+    return tensors, Updates(optimizer, tensors.parameters)
+
+
+def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
-    if options.data_parallel:
-        ranks.check()
-        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     labels = options.labels()
