@@ -22,7 +22,7 @@ sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
 import llama  # noqa: E402
 from lowtide import SCRATCH, finish, lowtide, table  # noqa: E402
 
-LENGTHS = [2048, 4096, 6144, 8192, 16384, 32768, 36864]
+LENGTHS = [2048, 4096, 6144, 8128, 8160, 16384, 32768, 45056]  # by layer 8,128 is the longest of multiples of 32
 ROWS = 1024  # of a block of queries
 TIMES = 5.5  # the longest sequence, of that of per-layer checkpointing
 
