@@ -29,6 +29,7 @@ from ..plans import Plan, bytes_text
 from . import hooks
 from .addresses import Arena, allocator
 from .calls import BUFFER, MADE
+from .frozen import Held
 from .optimizers import signature
 from .options import StepOptions
 from .planning import Planned, best_plan
@@ -75,6 +76,7 @@ class Step:
                  options: StepOptions) -> None:
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
+        self._held = Held(model, loss_fn)
         self._updating = False
         self._versions: list[tuple[torch.Tensor, int]] = []
         self.memory = Memory()
@@ -141,7 +143,7 @@ class Step:
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
         hooked = hooks.signature(self._model)
-        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer)), hooked
+        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
 
     def _for(self, batch: Any) -> _Ready:
         leaves, spec = pytree.tree_flatten(batch)
@@ -153,8 +155,11 @@ class Step:
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
-        made = self._make(batch)
-        self._ready[key] = made
+        with self._held.capturing():
+            made = self._make(batch)
+        now = self._held.now()
+        self._ready = {other: ready for other, ready in self._ready.items() if other[-1] == now}  # a number may change in each step
+        self._ready[(*key[:-1], now)] = made
         return made
 
     def _make(self, batch: Any) -> _Ready:
