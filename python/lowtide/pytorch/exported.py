@@ -23,7 +23,7 @@ from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
 from .indices import IndexChecks, index_checks
-from .trace import Model, refusal, scalar_loss
+from .trace import Model, apart, refusal, scalar_loss
 
 FILE = "step.pt2"
 _PREFIX = "model."
@@ -71,6 +71,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
                 folder: pathlib.Path) -> Exported:
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
     leaves, spec = pytree.tree_flatten(batch)
+    leaves = apart(leaves)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
     wanted = set(trained)

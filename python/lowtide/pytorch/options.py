@@ -18,7 +18,8 @@ class StepOptions:
     clip_norm, clip_value: of the gradients, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_.
     accumulate: so many batches (a list) make one update; the loss is the sum of theirs.
     data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
-    check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
+    check_finite: a loss or a gradient that is not finite raises FloatingPointError and changes nothing. No update begins
+    before all gradients are there, which may take memory. "loss": the loss alone.
     shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
     swap: "host": values, and what is there before the step, may move to host memory and back; "host=2GiB": with that much
     room for values.  link: its speed in each direction, as "12GiB/s" or bytes a second; by default the CPU profile's.
@@ -33,7 +34,7 @@ class StepOptions:
     clip_value: float | None = None
     accumulate: int = 1
     data_parallel: bool = False
-    check_finite: bool = False
+    check_finite: bool | str = False
     shapes: str = "replan"
     swap: str | None = None
     link: float | str | None = None
@@ -57,6 +58,8 @@ class StepOptions:
             raise Usage(f"shapes='{made.shapes}' is none of replan, fixed")
         if isinstance(made.budget, bool) or not isinstance(made.budget, (int, str, type(None))):
             raise Usage(f"budget={made.budget!r} is no number of bytes and no text such as '2GiB'")
+        if made.check_finite not in (True, False, "loss"):
+            raise Usage(f"check_finite={made.check_finite!r} is none of True, False, 'loss'")
         if made.accumulate < 1:
             raise Usage(f"accumulate={made.accumulate} is to be at least 1")
         made.moving()

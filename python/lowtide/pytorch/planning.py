@@ -62,7 +62,8 @@ def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
     if options.data_parallel:
         ranks.check()
         ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
+                      options.check_finite is True)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     labels = options.labels()
     if labels is not None:

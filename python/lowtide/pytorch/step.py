@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import html
+import math
 import signal
 import threading
 import time
@@ -222,10 +223,14 @@ class Step:
                             f"was compiled it was {wanted.dtype} {wanted.shape}; compile the step again")
         return given
 
-    def _judge(self, loss: torch.Tensor) -> None:
-        """Before the first update: the last moment at which nothing of the model has changed but its buffers."""
-        if self._options.check_finite and not bool(torch.isfinite(loss).all()):
-            raise FloatingPointError(f"the loss is {float(loss)}")
+    def _judge(self, loss: torch.Tensor, gradients: torch.Tensor | None = None) -> None:
+        """Before the first update: the last moment at which nothing of the model has changed but its buffers. `gradients`:
+        the greatest number of each, if they are to be finite."""
+        if self._options.check_finite and not math.isfinite(loss.item()):
+            raise FloatingPointError(f"the loss is {loss.item()}")
+        for name, number in zip(self._now.planned.captured.trace.checked, gradients.tolist() if gradients is not None else ()):
+            if not math.isfinite(number):
+                raise FloatingPointError(f"the gradient of '{name}' is {number}")
         for tensor, version, name in self._versions:
             if tensor._version != version:
                 raise Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
@@ -240,9 +245,9 @@ class Step:
             outputs = self._run(ready, self._given(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
-        if trace.aux_spec is None or (trace.aux_count == 0 and trace.aux_spec.num_leaves == 0):
+        if trace.aux_spec is None or trace.aux_spec.num_leaves == 0:
             return outputs[0]
-        aux = pytree.tree_unflatten(list(outputs[1:]), trace.aux_spec)
+        aux = pytree.tree_unflatten(list(outputs[1:1 + trace.aux_spec.num_leaves]), trace.aux_spec)
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
