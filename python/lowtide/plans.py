@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _library
-from .errors import Error
+from .errors import Error, Usage
 
 GIB, MIB = 2**30, 2**20
 
@@ -277,8 +277,16 @@ def plan_text(text: str, origin: str, options: dict[str, Any], progress: bool | 
 
 def plan_file(path: str | os.PathLike, dims: dict[str, int] | None = None, progress: bool | None = None,
               **options: Any) -> Plan:
-    """Plans a model file (ONNX, or a graph as text). `options`: as lowtide_plan_make takes them."""
+    """Plans a model file (ONNX, or a graph as text). `options`: as lowtide_plan_make takes them; a
+    budget may be a number of bytes, too."""
     library = _library.library()
+    if isinstance(options.get("budget"), int) and not isinstance(options["budget"], bool):
+        options["budget_bytes"] = options.pop("budget")
+    if not isinstance(dims, (dict, type(None))):
+        raise Usage(f"dims={dims!r} is no dict of names and sizes")
+    for name, value in [*options.items(), *(dims or {}).items()]:
+        if not isinstance(value, (str, int, float, list, dict, type(None))):
+            raise Usage(f"{name} is a {type(value).__name__}, which is neither a number nor a text")
     reading = json.dumps({"dims": dims or {}, "training": bool(options.get("train", False))}).encode()
     return _with_model(lambda out: library.lowtide_model_read(os.fsencode(path), reading, out), options, progress)
 

@@ -12,6 +12,7 @@ from lowtide_cli import ROOT
 from torch_models import OPTIMIZERS, build, eager_step, torch, trained, twin
 
 import lowtide
+from lowtide import cache
 from lowtide.pytorch import addresses
 
 SOURCE = pathlib.Path(__file__).with_name("counting_allocator.cpp")
@@ -238,7 +239,61 @@ assert_equal_steps(step, model, mine, other, its, loss_fn, batch)
 assert not step.addresses and step.reserve_bytes > 0
 assert "no C++ compiler" in repr(step) and "reserve" in repr(step), repr(step)
 """
+    in_a_process(code, tmp_path, CXX="")
+
+
+SMALL = """
+import torch, lowtide
+model = torch.nn.Linear(4, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+step = lowtide.compile_step(model, lambda m, x: m(x).sum(), optimizer, torch.randn(3, 4), effort=.1)
+step(torch.randn(3, 4))
+print(step.memory.beside if step.addresses else "no addresses")
+"""
+
+
+def in_a_process(code, cache, **more):
     folders = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests/python")])
-    environment = {**os.environ, "CXX": "", "LOWTIDE_CACHE": str(tmp_path), "PYTHONPATH": folders}
+    environment = {**os.environ, "LOWTIDE_CACHE": str(cache), "PYTHONPATH": folders, **more}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def damage(library, kind):
+    content = library.read_bytes()
+    library.unlink()  # it is open in this process
+    if kind == "cut short":
+        library.write_bytes(content[:len(content) // 2])
+    elif kind == "a byte":
+        library.write_bytes(content[:9000] + bytes([content[9000] ^ 1]) + content[9001:])
+    elif kind == "empty":
+        library.write_bytes(b"")
+    else:
+        library.mkdir()
+
+
+def test_a_damaged_library_in_the_cache_is_built_anew(tmp_path, monkeypatch):
+    kept = cache.load_library(addresses._name()) if addresses.allocator() is not None else None
+    if kept is None:
+        pytest.skip("no C++ compiler")
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    library = tmp_path / kept.name
+    library.write_bytes(kept.read_bytes())
+    assert cache.load_library(kept.name) == library
+    for kind in ("a byte", "empty", "a folder"):
+        damage(library, kind)
+        assert cache.load_library(kept.name) is None, kind
+        if library.is_dir():
+            library.rmdir()
+        library.write_bytes(kept.read_bytes())
+    damage(library, "cut short")
+    assert in_a_process(SMALL, tmp_path) == "0", "every allocation has its planned address"
+    assert cache.load_library(kept.name) == library, "it is whole again"
+
+
+def test_without_a_folder_to_write_in_nothing_is_kept_and_all_else_works(tmp_path):
+    if addresses.compiler() is None:
+        pytest.skip("no C++ compiler")
+    (tmp_path / "file").write_text("no folder")
+    assert in_a_process(SMALL, tmp_path / "file/below") == "0"

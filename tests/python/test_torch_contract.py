@@ -94,6 +94,22 @@ def test_a_run_is_saved_and_resumed_as_ever():
     assert differences(model, mine, other, its) == []
 
 
+@pytest.mark.parametrize("way", ["clear", "load"])
+@pytest.mark.parametrize("kind", ["momentum", "adamw"])
+def test_a_state_that_was_taken_away_is_made_anew_as_the_optimizer_would(kind, way):
+    step, model, mine, other, its, batch = pair(kind)
+    fresh = copy.deepcopy(its.state_dict())
+    for seed in range(3):
+        torch.manual_seed(seed)
+        loss = step(batch)
+        torch.manual_seed(seed)
+        assert torch.equal(loss, eager_step(other, loss_fn, its, batch))
+        assert differences(model, mine, other, its) == []
+        for optimizer in (mine, its) if seed == 0 else ():
+            optimizer.state.clear() if way == "clear" else optimizer.load_state_dict(copy.deepcopy(fresh))
+    assert len(step._ready) == 1, "no new capture"
+
+
 @pytest.mark.parametrize("options", [{"clip_norm": 0.05}, {"clip_value": 0.01}, {"clip_norm": 0.1, "clip_value": 0.05}])
 def test_gradients_are_clipped_as_torch_does_it(options):
     step, model, mine, other, its, batch = pair(**options)
@@ -139,6 +155,31 @@ def test_a_tensor_that_the_sample_batch_has_twice_is_two_in_later_batches(engine
         model, difference, torch.optim.SGD(trained(model), lr=0.1), [batch["x"], batch["x"]], engine=engine, effort=0.1)
     later = [batch["x"], batch["x"] + 1]
     torch.testing.assert_close(step(later), difference(other, later).detach())
+
+
+def test_aux_holds_numbers_that_the_step_computes_and_what_python_knows():
+    def counted(model, batch):
+        out = model(batch["x"])
+        loss = F.cross_entropy(out, batch["y"])
+        shown = {"loss": loss.item(), "more": 2 * loss.item(), "high": batch["x"].max().item() > 20, "seen": (out > 0).sum().item()}
+        return loss, {**shown, "name": "a", "none": None, "rate": 0.5, "out": out}
+
+    model, batch = make()
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["adamw"](trained(model)), OPTIMIZERS["adamw"](trained(other))
+    step = lowtide.compile_step(model, counted, mine, batch)
+    for scale in (1, 40):
+        batch["x"] *= scale
+        torch.manual_seed(0)
+        loss, aux = step(batch)
+        torch.manual_seed(0)
+        wanted, its_aux = counted(other, batch)
+        its.zero_grad()
+        wanted.backward()
+        its.step()
+        assert torch.equal(aux.pop("out"), its_aux.pop("out")) and torch.equal(loss, wanted)
+        assert aux == its_aux and [type(v) for v in aux.values()] == [type(v) for v in its_aux.values()]
+        assert aux["high"] == (scale > 1)
 
 
 def test_autocast_to_bf16_and_aux_results():
@@ -384,8 +425,8 @@ def test_what_makes_no_sense_is_refused_by_name():
         lowtide.plan(model, 3, optimizer, batch)
     with pytest.raises(lowtide.Usage, match="gave \\(6, 3\\) for a loss"):
         lowtide.plan(model, lambda m, b: m(b["x"]), optimizer, batch)
-    with pytest.raises(lowtide.Usage, match="tree of tensors; this one has a int"):
-        lowtide.plan(model, loss_fn, optimizer, {**batch, "scale": 3})
+    with pytest.raises(lowtide.Usage, match="the batch's \\['scale'\\] is the number 0.5: give it as a tensor"):
+        lowtide.plan(model, loss_fn, optimizer, {**batch, "scale": 0.5})
 
 
 def test_a_budget_below_the_floor_names_the_op_and_its_module():

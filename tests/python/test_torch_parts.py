@@ -3,6 +3,7 @@ the order of sums; and what is left whole."""
 
 import copy
 import os
+from types import SimpleNamespace
 
 import pytest
 from torch_models import OPTIMIZERS, build, differences, eager_step, torch, torch_models_language, trained, twin
@@ -147,14 +148,24 @@ def test_auto_says_of_how_many_parts_a_refusal_speaks_and_takes_the_whole_where_
     assert step.parts == 1
 
 
-@pytest.mark.parametrize("split", [0, "some", True, 1.5])
-def test_a_split_that_is_no_number_of_parts_is_refused(split):
-    model, batch, loss_fn = head()
-    with pytest.raises(lowtide.Usage, match=r"split=.* is neither 'auto' nor a number of parts"):
-        lowtide.plan(model, loss_fn, OPTIMIZERS["sgd"](trained(model)), batch, split=split)
+def test_auto_searches_the_best_of_each_kind_of_parts(monkeypatch):
+    """Parts of samples may need less as they are, and more at the least, than parts of the largest values (GPT-2's logits)."""
+    tried = []
 
+    def made(name, arena, seconds=1.0):
+        captured = SimpleNamespace(name=name, parts=2, in_words=lambda: name)
+        return SimpleNamespace(captured=captured, plan=SimpleNamespace(
+            arena_bytes=arena, verdict={"predicted_step_seconds": seconds}))
 
-@pytest.mark.parametrize(("text", "count"), [("2GiB", 2 << 30), ("1.5 MiB", 3 << 19), ("60%", 600), ("7kB", None), ("floor", None),
-                                             ("3MB", 3_000_000), (5, 5)])
-def test_bytes_of_budgets(text, count):
-    assert planning._limit(text, 1000) == count
+    def make_plan(captured, title, options, known):
+        tried.append(captured.name)
+        if captured.name not in ("16 rows", "8 rows"):
+            raise lowtide.Infeasible(f"{captured.name}: too small")
+        return made(captured.name, options.budget, {"16 rows": 3.0, "8 rows": 2.0}[captured.name])
+
+    monkeypatch.setattr(planning, "make_plan", make_plan)
+    rows = [made("4 rows", 900), made("8 rows", 800), made("16 rows", 790)]
+    samples = [made("2 samples", 700), made("4 samples", 600)]
+    options = lowtide.pytorch.options.StepOptions(budget=500)
+    found = planning._fastest(made("whole", 1000), [rows, samples], "net", options, {})
+    assert found.captured.name == "8 rows" and set(tried) == {"16 rows", "8 rows", "4 samples", "2 samples", "whole"}

@@ -192,21 +192,6 @@ def test_a_copy_that_fails_behind_an_update_leaves_each_parameter_with_its_own_s
     assert 0 < updated < len(list(other.parameters()))
 
 
-@pytest.mark.parametrize(("options", "line"), [
-    ({"swap": "file"}, "swap='file' is none of 'host', 'host=2GiB'"),
-    ({"link": 1e9}, "link=1000000000.0 is the speed of slow memory, which swap='host' asks for"),
-    ({"swap": "host", "link": "fast"}, "link='fast' is no speed such as '12GiB/s' and no number of bytes a second"),
-    ({"swap": "host", "link": 0}, "link=0 is no speed above 0, in bytes a second or as '12GiB/s'"),
-    ({"swap": "host=0B"}, "--swap: the room of 'host' is 0 bytes, so nothing could move there"),
-    ({"swap": "host", "engine": "native"}, "swap is not there in the native engine; engine='torch' has it"),
-])
-def test_options_that_say_nothing_right_are_refused_in_one_line(options, line):
-    model, batch, loss_fn = build("gpt2")
-    with pytest.raises(lowtide.Error) as refused:
-        lowtide.plan(model, loss_fn, OPTIMIZERS["sgd"](trained(model)), batch, **options)
-    assert line in str(refused.value) and "\n" not in str(refused.value)
-
-
 def test_a_room_too_small_for_what_should_move_is_kept():
     model, batch, loss_fn = build("resnet", 0.1)
     mine = OPTIMIZERS["adamw"](trained(model))

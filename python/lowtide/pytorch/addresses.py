@@ -1,8 +1,8 @@
 """Every allocation of a planned step at its planned address: the allocator of cpu_allocator.cpp, built when needed.
 
 It is compiled against the installed torch (about two seconds, once for each version of torch and of this package) and
-kept in the cache folder. Where no compiler is on hand, `allocator()` is None: steps then free every value after its
-last use, and PyTorch's allocator puts it where it likes.
+kept in the cache folder; where that cannot be written, every process builds its own. Where no compiler is on hand,
+`allocator()` is None: steps then free every value after its last use, and PyTorch's allocator puts it where it likes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ctypes import POINTER, c_int, c_int64, c_void_p
 
 import torch
 
-from ..cache import folder
+from .. import cache
 
 SOURCE = pathlib.Path(__file__).with_name("cpu_allocator.cpp")
 
@@ -141,22 +141,31 @@ def _command(build: list[str], target: pathlib.Path) -> list[str]:
             f"-I{root}/include", str(SOURCE), "-o", str(target), f"-L{root}/lib", "-lc10", f"-Wl,-rpath,{root}/lib"]
 
 
-def _built() -> pathlib.Path | None:
-    """The library in the cache, built if it is not there."""
-    build = compiler()
+def _name() -> str:
+    """Of the library in the cache."""
     version = hashlib.sha256(SOURCE.read_bytes() + torch.__file__.encode()).hexdigest()[:16]
-    path = folder() / f"cpu-allocator-torch-{torch.__version__}-{version}.so"
-    if path.exists():
-        return path
+    return f"cpu-allocator-torch-{torch.__version__}-{version}.so"
+
+
+def _opened(path: pathlib.Path) -> Allocator | None:
+    """None where it cannot be opened, or is not what its name says."""
+    try:
+        return Allocator(path)
+    except (OSError, AttributeError):
+        return None
+
+
+def _built() -> Allocator | None:
+    """Built, kept in the cache if that takes it, and opened. None without a compiler that can build it."""
+    build = compiler()
     if build is None:
         return None
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        made = pathlib.Path(scratch) / path.name
+    with tempfile.TemporaryDirectory() as scratch:
+        made = pathlib.Path(scratch) / _name()
         done = subprocess.run(_command(build, made), capture_output=True, text=True)
         if done.returncode != 0:
             return None
-        made.replace(path)
-    return path
+        return _opened(cache.store_library(_name(), made) or made)  # once opened, a library needs its file no more
 
 
 @functools.cache
@@ -164,8 +173,6 @@ def allocator() -> Allocator | None:
     """The allocator, in place; None where it cannot be (no compiler, or an allocator that nothing can be put upon)."""
     if os.environ.get("LOWTIDE_ALLOCATOR") == "0":
         return None
-    path = _built()
-    if path is None:
-        return None
-    made = Allocator(path)
-    return made if made.installed else None
+    kept = cache.load_library(_name())
+    made = (_opened(kept) if kept is not None else None) or _built()
+    return made if made is not None and made.installed else None

@@ -32,7 +32,7 @@ from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
 from .graph_text import GraphText, write_graph
 from .measure import measure_all
-from .options import moving
+from .options import StepOptions, moving, refuse_unknown, refuse_wrong
 from .trace import BACKWARD, place_of_stack
 from .transfers import begin_load, begin_store, end_copy
 from .units import Unit, one_by_one
@@ -280,16 +280,24 @@ def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[
 
 
 def _options(options: dict[str, Any] | None) -> dict[str, Any]:
-    for name in options or {}:
-        if name not in KNOWN:
-            raise Usage(f"option '{name}' of backend lowtide is not known; known are {', '.join(KNOWN)}")
-    return dict(options or {})
+    """Raises Usage."""
+    asked = dict(options or {})
+    for name in asked:
+        if name in StepOptions.__dataclass_fields__ and name not in KNOWN:
+            raise Usage(f"option '{name}' is not there in backend lowtide, which plans the passes of "
+                        f"a loop of one's own; lowtide.compile_step has it. Known here are "
+                        f"{', '.join(KNOWN)}")
+    refuse_unknown(asked, KNOWN, " of backend lowtide")
+    for name, value in asked.items():
+        refuse_wrong(name, value)
+    moving(asked.get("swap"), asked.get("link"))
+    return asked
 
 
 def _planning(options: dict[str, Any]) -> dict[str, Any]:
     levers = {"allow": "recompute,reorder", **moving(options.get("swap"), options.get("link"))}
     found: dict[str, Any] = {**levers, "effort": options.get("effort", 4)}
-    if "time_limit_seconds" in options:
+    if options.get("time_limit_seconds") is not None:
         found["time_limit_seconds"] = options["time_limit_seconds"]
     if options.get("budget") is not None:
         found["budget_bytes" if isinstance(options["budget"], int) else "budget"] = options["budget"]

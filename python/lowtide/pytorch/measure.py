@@ -136,7 +136,7 @@ def _given_to(program: Program, unit: Unit, there: There) -> list[torch.Tensor]:
 
 def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
     """A tensor like the one that brought the storage, with plain contents."""
-    if storage.base < 0:
+    if storage.base < 0 or storage.id in program.states:
         return torch.get_rng_state()
     like = program.tensors[storage.base]
     count = storage.bytes // like.dtype.itemsize

@@ -134,6 +134,8 @@ def _refuse_options(options: StepOptions) -> None:
     for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None), ("split", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
+    if torch.is_autocast_enabled("cpu"):
+        raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
 class NativeStep(Step):
@@ -232,7 +234,7 @@ class NativeStep(Step):
     def _tensor(ready: _NativeReady, place: tuple[str, str]) -> torch.Tensor:
         kind, name = place
         if kind != "tensor":
-            return ready.updates.optimizer.state[ready.model.parameters[name]][kind]
+            return ready.updates.state(name)[kind]
         found = ready.model.parameters.get(name)
         return ready.model.buffers[name] if found is None else found
 
@@ -269,6 +271,7 @@ class NativeStep(Step):
                 plain = leaf.detach().contiguous()
                 session.set(name, plain.data_ptr(), plain.nbytes)
         for name in ready.updated:
+            ready.updates.state(name)  # made, if it is gone
             session.set_update(f"model.{name}", update_now(ready.updates, name, self._optimizer.state[
                 ready.model.parameters[name]]))
         if ready.random:
@@ -277,8 +280,8 @@ class NativeStep(Step):
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
@@ -330,8 +333,8 @@ class NativeStep(Step):
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step that changes nothing."""
-        leaves, spec = pytree.tree_flatten(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         state = torch.get_rng_state()
         with torch.no_grad():
             session = self._open(ready)

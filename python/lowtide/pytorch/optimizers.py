@@ -18,6 +18,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from ..errors import Unsupported, Usage
+from . import hooks
 
 
 def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -42,6 +43,7 @@ class Updates:
         if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
             raise Unsupported(f"optimizer {kind.__module__}.{kind.__qualname__} is not known to be planned: "
                               "torch.optim.SGD, Adam and AdamW are")
+        hooks.check_optimizer(optimizer)
         self.optimizer = optimizer
         self.momentum = kind is torch.optim.SGD
         names = {id(p): name for name, p in parameters.items()}
@@ -86,11 +88,16 @@ class Updates:
         return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
 
     def state(self, name: str) -> dict[str, torch.Tensor]:
-        """The tensors that the update writes beside the parameter, as the optimizer holds them now."""
+        """The tensors that the update writes beside the parameter, as the optimizer holds them now; made anew where they
+        are gone (`optimizer.state.clear()`, the state_dict of an optimizer that has not run), as its own step would."""
         state, group = self.optimizer.state[self.parameters[name]], self.group(name)
         if self.momentum:
-            return {"momentum_buffer": state["momentum_buffer"]} if group["momentum"] != 0 else {}
-        return {key: state[key] for key in [*self.moments(group), "step"]}
+            keys = ["momentum_buffer"] if group["momentum"] != 0 else []
+        else:
+            keys = [*self.moments(group), "step"]
+        if any(state.get(key) is None for key in keys):
+            self.make_state([name])
+        return {key: state[key] for key in keys}
 
     def try_groups(self) -> None:
         """Each group's update on one number, if its options have changed since the last time: what it raises for a wrong

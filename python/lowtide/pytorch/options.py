@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..amounts import amount_of, bytes_of, speed_of
 from ..errors import Usage
+
+MOST_SAID = 80  # characters of a wrong value in a message
 
 
 @dataclass(frozen=True)
@@ -47,31 +51,17 @@ class StepOptions:
 
     @staticmethod
     def of(options: dict[str, Any]) -> StepOptions:
-        known = StepOptions.__dataclass_fields__
-        for name in options:
-            if name not in known:
-                raise Usage(f"option '{name}' is not known; known are {', '.join(known)}")
+        """Raises Usage for the first that is wrong, before anything is captured."""
+        refuse_unknown(options, tuple(StepOptions.__dataclass_fields__), "")
+        for name, value in options.items():
+            refuse_wrong(name, value)
         made = StepOptions(**options)
-        if made.engine not in ("torch", "native", "auto"):
-            raise Usage(f"engine='{made.engine}' is none of torch, native, auto")
-        if made.shapes not in ("replan", "fixed"):
-            raise Usage(f"shapes='{made.shapes}' is none of replan, fixed")
-        if isinstance(made.budget, bool) or not isinstance(made.budget, (int, str, type(None))):
-            raise Usage(f"budget={made.budget!r} is no number of bytes and no text such as '2GiB'")
-        if made.check_finite not in (True, False, "loss"):
-            raise Usage(f"check_finite={made.check_finite!r} is none of True, False, 'loss'")
-        if made.accumulate < 1:
-            raise Usage(f"accumulate={made.accumulate} is to be at least 1")
         made.moving()
-        number = isinstance(made.split, int) and not isinstance(made.split, bool) and made.split >= 1
-        if made.split not in (None, "auto") and not number and made.labels() is None:
-            raise Usage(f"split={made.split!r} is neither 'auto' nor a number of parts nor 'samples:4'")
         return made
 
     def labels(self) -> str | None:
         """In how many parts the step runs along its samples, as the library takes it; None: not said."""
-        said = re.fullmatch(r"samples:([1-9][0-9]{0,5})", self.split) if isinstance(self.split, str) else None
-        return said[1] if said is not None else None
+        return labels_of(self.split)
 
     def moving(self) -> dict[str, Any]:
         """Of slow memory, as lowtide_plan_make takes it. Raises Usage."""
@@ -93,23 +83,83 @@ class StepOptions:
         return found
 
 
-def moving(swap: Any, link: Any) -> dict[str, Any]:
+def labels_of(split: Any) -> str | None:
+    said = re.fullmatch(r"samples:([1-9][0-9]{0,5})", split) if isinstance(split, str) else None
+    return said[1] if said is not None else None
+
+
+# ---- what each option may be
+
+_Check = tuple[Callable[[Any], bool], str]  # whether a value is right; what is said of one that is not
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_split(split: Any) -> bool:
+    by_name = isinstance(split, str) and (split == "auto" or labels_of(split) is not None)
+    return by_name or _is_count(split)
+
+
+def _word(*words: str) -> _Check:
+    return lambda v: isinstance(v, str) and v in words, f"is none of {', '.join(words)}"
+
+
+def _is_room(swap: Any) -> bool:
+    """Of slow memory: "host", "host=2GiB"."""
+    said = re.fullmatch(r"host(?:=(.*))?", swap) if isinstance(swap, str) else None
+    return said is not None and (said[1] is None or bool(bytes_of(said[1])))
+
+
+_FLAG: _Check = (lambda v: isinstance(v, bool), "is neither True nor False")
+_NORM: _Check = (lambda v: v is None or (_is_number(v) and v >= 0), "is no number of at least 0")
+_CHECKS: dict[str, _Check] = {
+    "budget": (lambda v: v is None or amount_of(v) is not None,
+               "is no number of bytes above 0, no size such as '2GiB', no share up to '100%' and not 'floor'"),
+    "clip_norm": _NORM, "clip_value": _NORM,
+    "accumulate": (_is_count, "is no whole number of at least 1"),
+    "data_parallel": _FLAG, "cache": _FLAG,
+    "check_finite": (lambda v: isinstance(v, bool) or v == "loss", "is none of True, False, 'loss'"),
+    "progress": (lambda v: v is None or isinstance(v, bool), "is none of True, False, None"),
+    "shapes": _word("replan", "fixed"), "engine": _word("torch", "native", "auto"),
+    "swap": (lambda v: v is None or _is_room(v), "is none of 'host', 'host=2GiB'"),
+    "link": (lambda v: v is None or speed_of(v) is not None,
+             "is no speed above 0, in bytes a second or as '12GiB/s'"),
+    "split": (lambda v: v is None or _is_split(v),
+              "is neither 'auto' nor a number of parts nor 'samples:4'"),
+    "effort": (lambda v: _is_number(v) and 0 < v <= 1e6, "is no number above 0 and at most 1e6"),
+    "time_limit_seconds": (lambda v: v is None or (_is_number(v) and 0 < v < math.inf),
+                           "is no number of seconds above 0"),
+}
+
+
+def refuse_unknown(options: dict[str, Any], known: tuple[str, ...], of: str) -> None:
+    """Raises Usage."""
+    for name in options:
+        if name not in known:
+            raise Usage(f"option '{name}'{of} is not known; known are {', '.join(known)}")
+
+
+def refuse_wrong(name: str, value: Any) -> None:
+    """Raises Usage."""
+    is_right, otherwise = _CHECKS[name]
+    if not is_right(value):
+        said = " ".join(repr(value).split())
+        said = said if len(said) <= MOST_SAID else said[:MOST_SAID] + "..."
+        raise Usage(f"{name}={said} {otherwise}")
+
+
+def moving(swap: str | None, link: float | str | None) -> dict[str, Any]:
     """The levers with slow memory, as lowtide_plan_make takes them; empty where nothing is to move. Raises Usage."""
     if swap is None:
         if link is not None:
             raise Usage(f"link={link!r} is the speed of slow memory, which swap='host' asks for")
         return {}
-    if not isinstance(swap, str) or not re.fullmatch(r"host(=.+)?", swap):
-        raise Usage(f"swap={swap!r} is none of 'host', 'host=2GiB'")
     found: dict[str, Any] = {"allow": "recompute,swap,reorder", "swap": swap}
-    if isinstance(link, str):
-        said = re.fullmatch(r"(\d+\.?\d*|\.\d+) *([KMGT]?)(iB|B)/s", link)
-        if said is None:
-            raise Usage(f"link={link!r} is no speed such as '12GiB/s' and no number of bytes a second")
-        power, base = " KMGT".index(said[2] or " "), 1024 if said[3] == "iB" else 1000
-        link = float(said[1]) * base**power
     if link is not None:
-        if isinstance(link, bool) or not isinstance(link, (int, float)) or not 0 < link < math.inf:
-            raise Usage(f"link={link!r} is no speed above 0, in bytes a second or as '12GiB/s'")
-        found["link_bytes_per_second"] = float(link)
+        found["link_bytes_per_second"] = speed_of(link)
     return found

@@ -9,7 +9,6 @@ searched, the whole step too, and the fastest plan within the budget is taken. E
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 
 from .. import cache
+from ..amounts import amount_of
 from ..errors import Infeasible, Limit, Unsupported
 from ..plans import Plan, plan_text
 from . import convolutions, parts, ranks, samples
@@ -52,16 +52,25 @@ class Captured:
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
             options: StepOptions) -> Captured:
     """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    if not options.data_parallel:
+        return _traced(*_checked(model, optimizer), loss_fn, batch, options)
+    ranks.check()
+    tensors, updates = ranks.on_all(lambda: _checked(model, optimizer))
+    ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options))
+
+
+def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
     tensors = Model.of(model)
     for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
         for name, tensor in found.items():
             if tensor.device.type != "cpu":
                 raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
-    updates = Updates(optimizer, tensors.parameters)
+    return tensors, Updates(optimizer, tensors.parameters)
+
+
+def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
-    if options.data_parallel:
-        ranks.check()
-        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
                       options.check_finite is True)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
@@ -223,60 +232,56 @@ def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
     return _in_parts(captured, title, options)
 
 
-def _limit(budget: int | str, best: int) -> int | None:
-    """Bytes of a budget; `best`: what the best order of the whole needs. None: the least that can be found."""
-    if isinstance(budget, int):
-        return budget
-    said = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(%|[KMGT]?i?B?)", budget)
-    if said is None:
-        return None
-    if said[2] == "%":
-        return int(best * float(said[1]) / 100)
-    base = 1024 if "i" in said[2] else 1000
-    return int(float(said[1]) * base ** " KMGT".index((said[2].strip("iB") or " ")))
-
-
 def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     known: dict[str, Measured] = {}
     anywhere = replace(options, budget=None)
-    free = [make_plan(captured, title, anywhere, known)]
-    limit = None if options.budget is None else _limit(options.budget, free[0].plan.arena_bytes)
+    whole = make_plan(captured, title, anywhere, known)
+    asked = amount_of(options.budget)
+    limit = asked.limit(whole.plan.arena_bytes) if asked is not None else None
     within = replace(options, budget=options.budget if limit is None else limit)
 
-    def fits() -> bool:
-        return limit is not None and free[-1].plan.arena_bytes <= limit
+    def fits(planned: Planned) -> bool:
+        return limit is not None and planned.plan.arena_bytes <= limit
 
-    def more_parts(of: Callable[[int], Captured], ends: bool) -> None:
+    def more_parts(of: Callable[[int], Captured], ends: bool) -> list[Planned]:
         """Plans of 2, 4, ... parts, while more of them need less. `ends`: where so many cannot be, more cannot either."""
-        least, count = free[0].plan.arena_bytes, 1
-        while not fits() and count < MOST_PARTS:
+        made: list[Planned] = []
+        least, count = whole.plan.arena_bytes, 1
+        while count < MOST_PARTS:
             count *= 2
             step = of(count)
             if step.parts == 1 and ends:
                 break
             if step.parts == 1:
                 continue
-            free.append(make_plan(step, title, anywhere, known))
-            if free[-1].plan.arena_bytes > least * LEAST_GAIN:
+            made.append(make_plan(step, title, anywhere, known))
+            if fits(made[-1]) or made[-1].plan.arena_bytes > least * LEAST_GAIN:
                 break
-            least = free[-1].plan.arena_bytes
+            least = made[-1].plan.arena_bytes
+        return made
 
-    more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False)
-    if options.budget is not None:  # parts of samples take more time
-        more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True)
+    kinds: list[list[Planned]] = []
+    if not fits(whole):
+        kinds.append(more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False))
+    if options.budget is not None and not any(fits(made) for made in [whole, *sum(kinds, [])]):
+        # parts of samples take more time
+        kinds.append(more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True))
+    free = [whole, *sum(kinds, [])]
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
-    if fits():
+    if fits(free[-1]):
         return make_plan(free[-1].captured, title, within, known)
-    return _fastest(free, title, within, known)
+    return _fastest(whole, kinds, title, within, known)
 
 
-def _fastest(free: list[Planned], title: str, options: StepOptions, known: dict[str, Measured]) -> Planned:
-    """Of the whole step and the parts that need least: the fastest within the budget; where that is "floor", the smallest."""
-    parted = sorted(free[1:], key=lambda planned: planned.plan.arena_bytes)[:2]
+def _fastest(whole: Planned, kinds: list[list[Planned]], title: str, options: StepOptions,
+             known: dict[str, Measured]) -> Planned:
+    """Of the whole step and, of each kind of parts, those that need least: the fastest within the budget; where that is
+    "floor", the smallest. What needs least without a budget need not reach the lowest one."""
+    parted = [planned for made in kinds for planned in sorted(made, key=lambda planned: planned.plan.arena_bytes)[:2]]
     found: list[Planned] = []
     refusal: Infeasible | Limit | None = None
-    for planned in [*parted, free[0]]:
+    for planned in [*parted, whole]:
         try:
             found.append(make_plan(planned.captured, title, options, known))
         except (Infeasible, Limit) as problem:

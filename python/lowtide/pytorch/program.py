@@ -13,9 +13,12 @@ import collections
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
+import torch
+
 from .. import _library
 from ..errors import Internal
 from ..plans import Plan, PlannedStep
+from . import ranks  # noqa: F401: lowtide::average
 from .calls import MADE, Program
 from .code import Source
 from .graph_text import GraphText
@@ -37,6 +40,8 @@ class Executable:
     reruns: int = 0
     transfers: Transfers | None = None  # None: nothing moves
     writes: dict[int, int] = field(default_factory=dict)  # storage -> how often its version grows before the first update
+    # Shapes of the gradients that are averaged over all ranks before judge() is called, in the plan's order.
+    averages: list[tuple[tuple[int, ...], torch.dtype]] = field(default_factory=list)
 
 
 class _Places:
@@ -74,6 +79,7 @@ class _Generator:
         self.unit_of_line: list[int] = []
         self.addresses, self.reruns, self.judged = addresses, 0, False
         self.writes: collections.Counter[int] = collections.Counter()
+        self.averages: list[tuple[tuple[int, ...], torch.dtype]] = []
 
     def note_lines(self, unit: int) -> None:
         self.unit_of_line += [unit] * (len(self.source.lines) - len(self.unit_of_line))
@@ -110,6 +116,10 @@ class _Generator:
                 self.at[self.mine[storage]] = self.places.offset(address)
         if unit.update is not None and not self.judged:
             self.judge()
+        for call in unit.calls if not self.judged else ():
+            if call.target is torch.ops.lowtide.average.default:
+                gradient = self.program.tensors[call.outs[0]]
+                self.averages.append((tuple(gradient.shape), gradient.dtype))
         if self.addresses:
             self.source.emit(f"mark({len(self.parts)})")
         taken = next((self.mine.get(reused) for _, _, reused in step.makes if reused >= 0), None)
@@ -215,4 +225,5 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     exec(compile(text, "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
     resident = made.places.resident_bytes
     return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
-                      resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, dict(made.writes))
+                      resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, dict(made.writes),
+                      made.averages)

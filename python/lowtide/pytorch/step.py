@@ -29,7 +29,9 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
+from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
+from .batches import BatchSpec, tensors_of
 from .calls import MADE
 from .kept import written_buffers
 from .optimizers import signature
@@ -71,6 +73,10 @@ class _Ready:
     buffers: list[int]  # places in `given` of the buffers that the step writes
 
 
+_OTHER_BATCH = ("rank {rank} has a batch of shapes {its}, rank 0 one of {first}; shapes, modes, options and threads have "
+                "to be the same on all ranks, which run one plan (a shorter last batch: drop_last=True)")
+
+
 class Step:
     """A planned training step. Calling it with a batch runs it; `repr` is the plan's verdict.
 
@@ -82,14 +88,14 @@ class Step:
     def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
                  options: StepOptions) -> None:
         self._begin(model, loss_fn, optimizer, options)
-        self._now = self._for(batch)
+        _, self._now = self._for(batch)
 
     def _begin(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer,
                options: StepOptions) -> None:
         """Without a plan yet."""
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
-        self._updating = False
+        self._updating = self._agreed = False  # the second: all ranks, on that the step goes on
         self._versions: list[tuple[torch.Tensor, int, str]] = []  # as they are to be before the first update; names
         self._arena: Arena | None = None  # this and the next two: of all plans
         self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
@@ -152,32 +158,46 @@ class Step:
 
     # ---- running
 
-    def _signature(self, leaves: list[Any], spec: Any) -> Any:
+    def _signature(self, leaves: list[torch.Tensor], spec: BatchSpec) -> Any:
         """What a plan holds for: shapes, and what else changes the graph or its kernels."""
-        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
+        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
-        return shapes, str(spec), modes, trained, around, str(signature(self._optimizer))
+        hooked = hooks.signature(self._model)
+        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked
 
-    def _for(self, batch: Any) -> _Ready:
-        leaves, spec = pytree.tree_flatten(batch)
-        key = self._signature(leaves, spec)
+    def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any]:
+        """The batch's tensors, and what a plan for it holds for; on all ranks the same. Raises Usage."""
+
+        def read() -> tuple[list[torch.Tensor], Any]:
+            leaves, spec = tensors_of(batch)
+            return leaves, self._signature(leaves, spec)
+
+        if not self._options.data_parallel:
+            return read()
+        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH)
+
+    def _for(self, batch: Any) -> tuple[list[torch.Tensor], _Ready]:
+        """The batch's tensors and the plan for it, made if there is none."""
+        leaves, key = self._read(batch)
         found = self._ready.get(key)
         if found is not None:
-            return found
+            return leaves, found
         seen = {other[:2] for other in self._ready}
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
-            shapes = [tuple(t.shape) if isinstance(t, torch.Tensor) else t for t in leaves]
+            shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
         made = self._make(batch)
         self._ready[key] = made
-        return made
+        return leaves, made
 
     def _make(self, batch: Any) -> _Ready:
         if self._arena is not None:
             self._arena.trim(0)  # measuring takes memory, which no step needs meanwhile
-        return self._make_ready(best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options))
+        planned = best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options)
+        together = ranks.on_all if self._options.data_parallel else ranks.alone
+        return together(lambda: self._make_ready(planned))
 
     def _make_ready(self, planned: Planned) -> _Ready:
         program, units = planned.captured.program, planned.captured.units
@@ -223,43 +243,70 @@ class Step:
                             f"was compiled it was {wanted.dtype} {wanted.shape}; compile the step again")
         return given
 
+    def _begun(self, ready: _Ready, batch: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What the step is given. Where that cannot be on one rank, all raise."""
+        self._updating = self._agreed = False
+        ranks.Averages.done = 0
+        try:
+            ready.planned.captured.updates.try_groups()
+            return self._given(ready, batch)
+        except Exception as problem:
+            self._tell_ranks(problem, ready)
+            raise
+
     def _judge(self, loss: torch.Tensor, gradients: torch.Tensor | None = None) -> None:
         """Before the first update: the last moment at which nothing of the model has changed but its buffers. `gradients`:
         the greatest number of each, if they are to be finite."""
-        if self._options.check_finite and not math.isfinite(loss.item()):
-            raise FloatingPointError(f"the loss is {loss.item()}")
-        for name, number in zip(self._now.planned.captured.trace.checked, gradients.tolist() if gradients is not None else ()):
+        problem = self._problem(loss, gradients.tolist() if gradients is not None else [])
+        if self._options.data_parallel:
+            self._agreed = True
+            problem = ranks.agreed(problem)
+        if problem is not None:
+            raise problem
+        self._updating = True
+
+    def _problem(self, loss: torch.Tensor, gradients: list[float]) -> Exception | None:
+        """What is to end the step."""
+        if self._options.check_finite and not math.isfinite(loss.item()):  # by no tensor: the arena has none for it
+            return FloatingPointError(f"the loss is {loss.item()}")
+        for name, number in zip(self._now.planned.captured.trace.checked, gradients, strict=False):
             if not math.isfinite(number):
-                raise FloatingPointError(f"the gradient of '{name}' is {number}")
+                return FloatingPointError(f"the gradient of '{name}' is {number}")
         for tensor, version, name in self._versions:
             if tensor._version != version:
-                raise Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
-        self._updating = True
+                return Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
+        return None
+
+    def _tell_ranks(self, problem: BaseException, ready: _Ready) -> None:
+        """This rank's step has failed: the others, which wait for it, are to fail too."""
+        if self._options.data_parallel and not self._agreed and isinstance(problem, Exception):
+            with contextlib.suppress(RuntimeError):  # of a group that is gone
+                ranks.Averages.join(ready.code.averages)
+                ranks.agreed(problem)
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         with torch.no_grad(), interrupts_wait():
-            ready.planned.captured.updates.try_groups()
-            outputs = self._run(ready, self._given(ready, leaves))
+            outputs = self._run(ready, self._begun(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
         if trace.aux_spec is None or trace.aux_spec.num_leaves == 0:
             return outputs[0]
-        aux = pytree.tree_unflatten(list(outputs[1:1 + trace.aux_spec.num_leaves]), trace.aux_spec)
+        aux = trace.give_aux(list(outputs[1:1 + trace.aux_spec.num_leaves]))
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = torch.get_rng_state()
         buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
         self._versions = self._expected_versions(ready, given)
-        self._updating = False
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
         try:
             outputs = self._in_arena(ready, given)
         except BaseException as problem:
+            self._tell_ranks(problem, ready)
             self._explain(problem, ready, buffers, state)
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
@@ -284,8 +331,8 @@ class Step:
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step on copies of all that it would change; the user's tensors stay."""
-        leaves, spec = pytree.tree_flatten(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         state = torch.get_rng_state()
         self._versions, self._updating = [], False
         try:
