@@ -145,6 +145,18 @@ def test_accumulated_batches_make_one_update():
     assert torch.equal(loss, losses[0] + losses[1]) and differences(model, mine, other, its) == []
 
 
+@pytest.mark.parametrize("engine", ["torch", "native"])
+def test_a_tensor_that_the_sample_batch_has_twice_is_two_in_later_batches(engine):
+    def difference(model, batch):
+        return (model.head(batch[0]) * 2 - model.head(batch[1])).square().mean()
+
+    model, batch = make()
+    other, step = copy.deepcopy(model), lowtide.compile_step(
+        model, difference, torch.optim.SGD(trained(model), lr=0.1), [batch["x"], batch["x"]], engine=engine, effort=0.1)
+    later = [batch["x"], batch["x"] + 1]
+    torch.testing.assert_close(step(later), difference(other, later).detach())
+
+
 def test_aux_holds_numbers_that_the_step_computes_and_what_python_knows():
     def counted(model, batch):
         out = model(batch["x"])
@@ -258,6 +270,41 @@ def test_a_loss_that_is_not_finite_can_be_refused():
     with pytest.raises(FloatingPointError, match="nan"):
         step({"x": batch["x"] * float("nan"), "y": batch["y"]})
     assert untouched(model, before)
+
+
+class Rooted(nn.Module):
+    """Whose loss is finite where its gradient is not: the root's slope at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x))).abs().sum() + (self.head.weight * x.sum()).square().sum().sqrt()
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"split": 2}, {"accumulate": 2}])
+def test_a_gradient_that_is_not_finite_can_be_refused_though_the_loss_is(options):
+    torch.manual_seed(0)
+    model, good, bad = Rooted(), torch.ones(6, 4), torch.zeros(6, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    given = (lambda x: [x, good]) if "accumulate" in options else lambda x: x
+    step = lowtide.compile_step(model, lambda m, x: m(x), optimizer, given(good), check_finite=True, effort=0.1, **options)
+    other = copy.deepcopy(model)
+    its = torch.optim.AdamW(other.parameters(), lr=0.1)
+    loss = step(given(good))
+    assert isinstance(loss, torch.Tensor) and torch.isfinite(loss) and step.memory.beside == 0
+    if not options:
+        assert torch.equal(loss, eager_step(other, lambda m, x: m(x), its, good)) and differences(model, optimizer, other, its) == []
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"]))
+    with pytest.raises(FloatingPointError, match="the gradient of 'head.weight' is nan") as problem:
+        step(given(bad))
+    assert "as before the step" in problem.value.__notes__[0] and untouched(model, before[0])
+    after = optimizer.state_dict()["state"]
+    assert all(torch.equal(t, before[1][p][k]) for p, state in after.items() for k, t in state.items())
+    alone = lowtide.compile_step(model, lambda m, x: m(x), optimizer, given(good), check_finite="loss", effort=0.1, **options)
+    alone(given(bad))
+    assert not torch.isfinite(model.head.weight).all(), "what check_finite='loss' lets through, as eager mode does"
 
 
 def test_a_tensor_that_was_exchanged_is_named():

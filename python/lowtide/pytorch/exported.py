@@ -25,7 +25,7 @@ from ..errors import Unsupported, Usage
 from . import frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
-from .trace import Model, refusal, scalar_loss
+from .trace import Model, apart, refusal, scalar_loss
 
 FILE = "step.pt2"
 _PREFIX = "model."
@@ -75,6 +75,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
     hooks.check(model.parameters, trained)
     leaves, spec = tensors_of(batch)
+    leaves = apart(leaves)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
     wanted = set(trained)

@@ -71,7 +71,8 @@ def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
 
 def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
+                      options.check_finite is True)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     labels = options.labels()
     if labels is not None:

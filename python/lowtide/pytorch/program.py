@@ -95,13 +95,15 @@ class _Generator:
 
     def judge(self) -> None:
         """Before anything of the model is changed: whether the step may go on."""
-        loss = self.program.outputs[0]
-        storage = self.program.tensors[loss].storage
-        if storage in self.transfers.slots and storage not in self.source.live:
-            self.source.emit(f"judge(look({storage}))")
-        else:
-            self.source.need(loss)
-            self.source.emit(f"judge(t{loss})")
+        said = []
+        for tensor in (self.program.outputs[place] for place in self.program.judged):
+            storage = self.program.tensors[tensor].storage
+            if storage in self.transfers.slots and storage not in self.source.live:
+                said.append(f"look({storage})")
+            else:
+                self.source.need(tensor)
+                said.append(f"t{tensor}")
+        self.source.emit(f"judge({', '.join(said)})")
         self.judged = True
 
     def compute(self, step: PlannedStep) -> None:
@@ -205,7 +207,7 @@ def _say_homes(made: _Generator, names: list[str]) -> None:
 
 def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, measured: list[Measured],
              judge: Callable, mark: Callable | None) -> Executable:
-    """The step as a function. `judge(loss)` is called before the first update, `mark(part)` before each unit."""
+    """The step as a function. `judge(loss)`, or `judge(loss, gradients)`, is called before the first update, `mark(part)` before each unit."""
     made = _Generator(program, units, graph, plan, measured, mark is not None)
     names = given_names(program, made.transfers.homes)
     _say_homes(made, names)

@@ -259,9 +259,10 @@ class Step:
             self._tell_ranks(problem, ready)
             raise
 
-    def _judge(self, loss: torch.Tensor) -> None:
-        """Before the first update: the last moment at which nothing of the model has changed but its buffers."""
-        problem = self._problem(loss)
+    def _judge(self, loss: torch.Tensor, gradients: torch.Tensor | None = None) -> None:
+        """Before the first update: the last moment at which nothing of the model has changed but its buffers. `gradients`:
+        the greatest number of each, if they are to be finite."""
+        problem = self._problem(loss, gradients.tolist() if gradients is not None else [])
         if self._options.data_parallel:
             self._agreed = True
             problem = ranks.agreed(problem)
@@ -269,10 +270,13 @@ class Step:
             raise problem
         self._updating = True
 
-    def _problem(self, loss: torch.Tensor) -> Exception | None:
+    def _problem(self, loss: torch.Tensor, gradients: list[float]) -> Exception | None:
         """What is to end the step."""
         if self._options.check_finite and not math.isfinite(loss.item()):  # by no tensor: the arena has none for it
             return FloatingPointError(f"the loss is {loss.item()}")
+        for name, number in zip(self._now.planned.captured.trace.checked, gradients, strict=False):
+            if not math.isfinite(number):
+                return FloatingPointError(f"the gradient of '{name}' is {number}")
         for tensor, version, name in self._versions:
             if tensor._version != version:
                 return Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
@@ -293,9 +297,9 @@ class Step:
             outputs = self._run(ready, self._begun(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
-        if trace.aux_spec is None or (trace.aux_count == 0 and trace.aux_spec.num_leaves == 0):
+        if trace.aux_spec is None or trace.aux_spec.num_leaves == 0:
             return outputs[0]
-        aux = trace.give_aux(list(outputs[1:]))
+        aux = trace.give_aux(list(outputs[1:1 + trace.aux_spec.num_leaves]))
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:

@@ -56,6 +56,7 @@ class Options:
     clip_value: float | None = None
     accumulate: int = 1
     data_parallel: bool = False  # gradients are averaged over all ranks
+    check_gradients: bool = False  # the last leaf of aux says of each gradient how large it is
 
 
 @dataclass
@@ -70,6 +71,7 @@ class Trace:
     aux_spec: Any = None
     aux_count: int = 0
     aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
+    checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
     inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
 
@@ -237,6 +239,15 @@ def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.T
     return grads
 
 
+def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace) -> list[torch.Tensor]:
+    """One tensor with the greatest number of each gradient, which is not finite if any of its numbers is not; none
+    where nobody asks or there is no gradient. As ops of the step it is planned, so every gradient lives until its number
+    is known, and no update begins before all are."""
+    there = [(name, g) for name, g in zip(trained, grads, strict=True) if g is not None and g.numel() > 0]
+    trace.checked = [name for name, _ in there]
+    return [torch.stack([torch.linalg.vector_norm(g, float("inf")).double() for _, g in there])] if there else []
+
+
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
                    options: Options, labels: _Labels) -> Callable:
     """`shells`: of each of the batches that make one update, or one for all."""
@@ -276,9 +287,12 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         labels.phase = BACKWARD
         if options.data_parallel:
             grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
+        greatest = _greatest(grads, trained, trace) if options.check_gradients else []
         grads = _clipped(grads, options)
         labels.note()
-        return [loss, *trace.take_aux(aux if options.accumulate > 1 else aux[0]), *grads]
+        aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
+        trace.aux_count += len(greatest)
+        return [loss, *aux_leaves, *greatest, *grads]
 
     return step
 
@@ -341,6 +355,15 @@ def refusal(problem: Exception) -> Unsupported:
     return Unsupported(f"{where}the step cannot be captured: {what}{': ' + reason[0] if reason else ''}")
 
 
+def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors that share memory in the sample batch (the same one twice, two slices of one) need not do so in later ones:
+    all but the first of them are traced as tensors of their own. Nobody writes into these, so they take no memory."""
+    first: dict[int, int] = {}
+    return [leaf if first.setdefault(leaf.untyped_storage()._cdata, i) == i else
+            torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).requires_grad_(leaf.requires_grad)
+            for i, leaf in enumerate(inputs)]
+
+
 def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options) -> Trace:
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
@@ -349,6 +372,8 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     trace.inputs = [weakref.ref(leaf) for leaf in inputs]
+    inputs = apart(inputs)
+    batch = spec.batch_of(inputs)
     shell = _Shell(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options)
