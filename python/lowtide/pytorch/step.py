@@ -28,7 +28,7 @@ from ..errors import Usage
 from ..plans import Plan, bytes_text
 from . import hooks
 from .addresses import Arena, allocator
-from .calls import BUFFER, MADE
+from .calls import BUFFER, MADE, PARAMETER
 from .frozen import Held
 from .optimizers import signature
 from .options import StepOptions
@@ -60,7 +60,7 @@ class _Ready:
     planned: Planned
     code: Executable
     arena: Arena | None
-    buffers: list[int]  # places in `given` of the buffers that the step writes
+    buffers: list[int]  # places in `given` of what the step writes before the updates
     saved: list[torch.Tensor] = field(default_factory=list)
 
 
@@ -171,9 +171,9 @@ class Step:
         mark = memory.library.lt_mark if memory is not None else None
         code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark)
         arena = Arena(memory, code.arena_bytes, code.parts) if memory is not None else None
-        written = {s for unit in units for s in (*unit.updates, *unit.statistics)}
+        written = {s for unit in units if unit.update is None for s in (*unit.updates, *unit.statistics)}
         buffers = [i for i, t in enumerate(program.given)
-                   if program.storage_of(t).role == BUFFER and program.tensors[t].storage in written]
+                   if program.storage_of(t).role in (BUFFER, PARAMETER) and program.tensors[t].storage in written]
         return _Ready(planned, code, arena, buffers)
 
     def _given(self, ready: _Ready, batch: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -217,7 +217,8 @@ class Step:
             saved.copy_(buffer)
         trained = ready.planned.captured.updated
         parameters = ready.planned.captured.trace.model.parameters
-        self._versions = [(parameters[name], parameters[name]._version) for name in trained]
+        own = {id(buffer) for buffer in buffers}  # an embedding with max_norm writes its weights
+        self._versions = [(parameters[name], parameters[name]._version) for name in trained if id(parameters[name]) not in own]
         self._updating = False
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)

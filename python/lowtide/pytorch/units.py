@@ -140,8 +140,7 @@ class _Builder:
                 s = self.program.tensors[t].storage
                 if s not in own:
                     updates[s] = None
-            own |= {self.program.tensors[o].storage for o in call.outs
-                    if o is not None and not call.view and not call.writes}
+            own |= {self.program.tensors[o].storage for o in self.program.made_by(call)}
         unit.reads, unit.makes, unit.updates = list(reads), list(dict.fromkeys(own)), list(updates)
         unit.statistics = list(dict.fromkeys(self.program.tensors[t].storage for c in unit.calls for t in c.hidden))
         unit.random = any(call.random for call in unit.calls)
