@@ -130,6 +130,7 @@ class Program:
     given: list[int] = field(default_factory=list)  # tensors in the order of the placeholders, then constants
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[int | None] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)  # places in `outputs` of what says whether anything may be updated
     # Storages whose stand-ins hold ones: read as numbers, or asserted.
     ones: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)  # storages that the random stream's state is set from

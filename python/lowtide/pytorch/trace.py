@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
 from . import dynamo, frozen, hooks, streams
+from .batches import BatchSpec, tensors_of
 from .known import KnownValues, distributions_assert, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -54,6 +56,7 @@ class Options:
     clip_value: float | None = None
     accumulate: int = 1
     data_parallel: bool = False  # gradients are averaged over all ranks
+    check_gradients: bool = False  # the last leaf of aux says of each gradient how large it is
 
 
 @dataclass
@@ -64,11 +67,13 @@ class Trace:
     module: torch.fx.GraphModule
     model: Model
     trained: list[str]
-    batch_spec: Any
+    batch_spec: BatchSpec
     aux_spec: Any = None
     aux_count: int = 0
     aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
+    checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+    inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
 
 
     def take_aux(self, aux: Any) -> list[Any]:
@@ -234,6 +239,15 @@ def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.T
     return grads
 
 
+def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace) -> list[torch.Tensor]:
+    """One tensor with the greatest number of each gradient, which is not finite if any of its numbers is not; none
+    where nobody asks or there is no gradient. As ops of the step it is planned, so every gradient lives until its number
+    is known, and no update begins before all are."""
+    there = [(name, g) for name, g in zip(trained, grads, strict=True) if g is not None and g.numel() > 0]
+    trace.checked = [name for name, _ in there]
+    return [torch.stack([torch.linalg.vector_norm(g, float("inf")).double() for _, g in there])] if there else []
+
+
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
                    options: Options, labels: _Labels) -> Callable:
     """`shells`: of each of the batches that make one update, or one for all."""
@@ -263,7 +277,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         for name in trained:
             hooks.put(name, model.parameters[name], leaves[name])
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
-        batch = pytree.tree_unflatten(list(flat[p + b:]), trace.batch_spec)
+        batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux, grads = None, [], [None] * len(trained)
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
             one_loss, one_aux, more = one(leaves, buffers, part, shells[k % len(shells)])
@@ -273,9 +287,12 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         labels.phase = BACKWARD
         if options.data_parallel:
             grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
+        greatest = _greatest(grads, trained, trace) if options.check_gradients else []
         grads = _clipped(grads, options)
         labels.note()
-        return [loss, *trace.take_aux(aux if options.accumulate > 1 else aux[0]), *grads]
+        aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
+        trace.aux_count += len(greatest)
+        return [loss, *aux_leaves, *greatest, *grads]
 
     return step
 
@@ -338,6 +355,15 @@ def refusal(problem: Exception) -> Unsupported:
     return Unsupported(f"{where}the step cannot be captured: {what}{': ' + reason[0] if reason else ''}")
 
 
+def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors that share memory in the sample batch (the same one twice, two slices of one) need not do so in later ones:
+    all but the first of them are traced as tensors of their own. Nobody writes into these, so they take no memory."""
+    first: dict[int, int] = {}
+    return [leaf if first.setdefault(leaf.untyped_storage()._cdata, i) == i else
+            torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).requires_grad_(leaf.requires_grad)
+            for i, leaf in enumerate(inputs)]
+
+
 def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options) -> Trace:
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
@@ -346,11 +372,11 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
         raise Unsupported("torch.autograd.detect_anomaly looks into every gradient, which a planned step does not; without it, "
                           "check_finite=True stops a step whose loss is not finite")
-    inputs, spec = pytree.tree_flatten(batch)
-    if not all(isinstance(leaf, torch.Tensor) for leaf in inputs):
-        odd = next(type(leaf).__name__ for leaf in inputs if not isinstance(leaf, torch.Tensor))
-        raise Usage(f"a batch is a tree of tensors; this one has a {odd}: close over it in loss_fn instead")
+    inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
+    trace.inputs = [weakref.ref(leaf) for leaf in inputs]
+    inputs = apart(inputs)
+    batch = spec.batch_of(inputs)
     shell = _Shell(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options)
