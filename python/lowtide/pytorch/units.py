@@ -172,6 +172,8 @@ class _Builder:
         call.hidden = tuple(self.now(t) for t in call.hidden)
         if call.view:
             return
+        if call.writes:
+            call.outs = [self.now(o) if o is not None else None for o in call.outs]
         made = [t for t in call.writes if self.program.storage_of(t).role == MADE]
         if not made:
             self.read_statistics_in_order(self.add([call]))
