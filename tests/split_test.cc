@@ -175,7 +175,7 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
   const auto whole = pipeline::optimize(graph, options);
   ASSERT_TRUE(whole.has_value()) << whole.error().message;
   int checked = 0, levels = 0, rerun = 0;
-  for (const int64_t percent : {75, 60, 45, 30}) {
+  for (const int64_t percent : {75, 60, 52, 45, 30}) {
     options.budget_bytes = whole->plan.arena_bytes * percent / 100;
     const auto candidates = pipeline::label_candidates(step, options, {.most_states = 120});
     ASSERT_TRUE(candidates.has_value()) << candidates.error().message;

@@ -304,7 +304,7 @@ class Search {
     const auto levels = reader_->levels(labels);
     if (!levels) return std::nullopt;
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return std::nullopt;
+    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return std::nullopt;
     State made;
     made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
@@ -386,19 +386,6 @@ class Search {
       sequence.push_back(scaled_op[op]);
     }
     return sequence;
-  }
-
-  // One in whose parts no op runs, or with no more than those around: the same labels are there
-  // without it.
-  static bool has_idle_level(const fission::Levels& levels, const IdVector<OpId, int>& as_cut) {
-    std::vector<char> is_used(levels.levels.size(), 0);
-    for (const int level : as_cut)
-      if (level != fission::Levels::kOutside) is_used[static_cast<size_t>(level)] = 1;
-    for (size_t level = 1; level < levels.levels.size(); ++level) {
-      const auto parent = static_cast<size_t>(levels.levels[level].parent);
-      if (!is_used[level] || levels.levels[level].parts == levels.levels[parent].parts) return true;
-    }
-    return false;
   }
 
   // By a known order: where it fits, each op once is the least there is; where it does not, the
