@@ -12,6 +12,8 @@ safe with it.
     a checkpoint draws its masks again, from a state kept    test_a_checkpointed_dropout_..., and the two below it
     attention with dropout leaves the flash kernel                test_attention_with_dropout_is_taken_apart_...
     attention is tagged random without dropout                    test_attention_without_dropout_does_not_draw
+    views of constants are noted in other memory              test_views_of_constants_..., and the one below it
+    a kernel gives less where gradients are off               test_recurrent_layers_make_what_...
     most nodes are views                                          test_views_are_no_ops_of_the_plan
     tied weights have two names                                   test_tied_weights_are_one_parameter
     parameters without a gradient                                 test_frozen_and_unused_parameters_stay_as_they_are
@@ -136,6 +138,19 @@ def test_views_are_no_ops_of_the_plan():
     assert not planned & {"aten.t", "aten.view", "aten.detach", "aten.transpose.int", "aten.expand"}
 
 
+def test_views_of_constants_lie_in_the_constants():
+    matrix, row = torch.randn(4, 4), torch.arange(4.0)
+    check(lambda m, x: (x @ m.weight @ matrix.t() + row[None]) * row.expand(4, 4) + matrix[1:3].sum())
+
+
+def test_constants_of_one_shape_are_several():
+    """A module that loss_fn closes over, as the teacher of a distillation: its tensors are constants."""
+    torch.manual_seed(0)
+    teacher = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
+    found = check(lambda m, x: x @ m.weight - teacher(x).detach())
+    assert len({id(c) for c in found.program.constants}) == 12
+
+
 # 3. in-place ops
 
 
@@ -187,6 +202,11 @@ def test_a_later_name_of_a_written_tensor_is_the_written_one():
 
 def test_an_in_place_change_of_geometry_is_a_view():
     check(lambda m, x: ((x @ m.weight).t_() * 2).unsqueeze_(0))
+
+
+def test_an_in_place_change_of_geometry_without_another_form_is_a_view():
+    assert calls.functional(aten.transpose_.default) is None, "it would have one"
+    check(lambda m, x: (x @ m.weight).transpose_(0, 1).swapaxes_(0, 1).transpose_(1, 0) * torch.arange(4))
 
 
 def test_a_buffer_that_is_written_and_read_keeps_its_order():
@@ -432,6 +452,13 @@ def test_an_op_of_the_backward_pass_knows_the_line_of_its_forward_op():
     backward = {unit.name: unit.place for unit in found.units if unit.phase == "backward"}
     assert "the first line" in backward["tanh_backward"]
     assert "return y.sigmoid() * y" in backward["sigmoid_backward"]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_make_what_their_backward_pass_needs(kind):
+    """oneDNN's LSTM gives no workspace where gradients are off, as they are in a planned step."""
+    layer = getattr(nn, kind)(4, 4, 2, batch_first=True, bidirectional=True, dropout=0.2)
+    check(lambda m, x: m.layer((x @ m.weight).view(2, -1, 4))[0], rows=6, layer=layer)
 
 
 # 6. what is decided while tracing

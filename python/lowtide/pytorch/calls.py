@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
 from .schemas import schema_writes
@@ -129,6 +130,7 @@ class Program:
     given: list[int] = field(default_factory=list)  # tensors in the order of the placeholders, then constants
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[int | None] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)  # places in `outputs` of what says whether anything may be updated
     # Storages whose stand-ins hold ones: read as numbers, or asserted.
     ones: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)  # storages that the random stream's state is set from
@@ -185,6 +187,29 @@ def one_number(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(()).clone()
 
 
+def _as_traced(node: torch.fx.Node, value: torch.Tensor) -> torch.Tensor:
+    """What stood for a constant while its views were made: the node's own note of it lies in other memory."""
+    noted = node.meta.get("val", value)
+    return noted.fake_mode.from_tensor(value) if isinstance(noted, FakeTensor) else noted
+
+
+def _as_view(call: Call, made: torch.Tensor) -> None:
+    """A call that changed only its operand's geometry, as the view that it leaves."""
+    other = functional(call.target)
+    if other is not None:
+        call.target = other
+    else:  # its other form goes by another name, as swapaxes_ does
+        call.target, call.kwargs = aten.as_strided.default, {}
+        call.args = (call.args[0], list(made.shape), list(made.stride()), made.storage_offset())
+    call.writes = ()
+
+
+def rnn_layer_in_training(*arguments: Any) -> Any:
+    """oneDNN's layer of an LSTM. What its backward pass needs it makes only where gradients are enabled."""
+    with torch.enable_grad():
+        return aten.mkldnn_rnn_layer(*(a.detach() if isinstance(a, torch.Tensor) else a for a in arguments))
+
+
 class _Reader:
     """Goes over a graph once. `given`: role and name of each placeholder. `held`: the model's own tensors by address,
     with the placeholder's position: what the user's code reads of them past the model that it is called with."""
@@ -194,7 +219,8 @@ class _Reader:
         self.module, self.given, self.places, self.program = module, given, places, Program()
         self.held, self.trained = held, trained
         self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
-        self.by_key: dict[int, int] = {}  # of a traced storage
+        self.by_key: dict[int, int] = {}  # of a traced storage, by address
+        self.alive: list[torch.Tensor] = []  # that no address is used twice
 
     def read(self) -> Program:
         nodes = list(self.module.graph.nodes)
@@ -208,7 +234,8 @@ class _Reader:
                     raise Unsupported(f"{self.place(node)}: the graph holds a {type(value).__name__}")
                 if not self.is_held(node, value):
                     self.program.constants.append(value)
-                    self.take_given(node, node.meta.get("val", value), CONSTANT, str(node.target))
+                    self.alive.append(_as_traced(node, value))
+                    self.take_given(node, self.alive[-1], CONSTANT, str(node.target))
             elif node.op == "call_function":
                 self.take_call(node)
             elif node.op == "output":
@@ -287,7 +314,9 @@ class _Reader:
             self.program.states.add(self.program.tensors[args[0].id].storage)
         call.random, call.node = draws(node.target, args, kwargs), node
         if call.writes and torch.Tag.inplace_view in node.target.tags:  # t_, squeeze_: only the geometry changes
-            call.target, call.writes = functional(node.target), ()
+            _as_view(call, node.meta["val"])
+        if node.target is aten.mkldnn_rnn_layer.default:
+            call.target = rnn_layer_in_training
         self.take_outputs(node, call)
         self.program.calls.append(call)
 

@@ -11,7 +11,7 @@ Results are those of eager mode up to rounding, not bit for bit: other kernels, 
 a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
 
 A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail, Ctrl-C waits,
-and with check_finite a loss that is not finite ends the step before the first update, buffers as before
+and with check_finite="loss" a loss that is not finite ends the step before the first update, buffers as before
 (lowtide_session_run_if_finite).
 """
 
@@ -32,7 +32,6 @@ from .. import _library, cache
 from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
-from .batches import tensors_of
 from .exported import Exported, export_step
 from .optimizers import Updates
 from .options import StepOptions
@@ -129,9 +128,14 @@ def _without_path(problem: Exception, path: pathlib.Path) -> str:
 
 
 def _refuse_options(options: StepOptions) -> None:
+    if options.check_finite is True:
+        raise Unsupported("check_finite=True, which looks at gradients too, is not there in the native engine; "
+                          "check_finite='loss' is, and engine='torch' has both")
     for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None), ("split", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
+    if torch.is_autocast_enabled("cpu"):
+        raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
 class NativeStep(Step):
@@ -230,7 +234,7 @@ class NativeStep(Step):
     def _tensor(ready: _NativeReady, place: tuple[str, str]) -> torch.Tensor:
         kind, name = place
         if kind != "tensor":
-            return ready.updates.optimizer.state[ready.model.parameters[name]][kind]
+            return ready.updates.state(name)[kind]
         found = ready.model.parameters.get(name)
         return ready.model.buffers[name] if found is None else found
 
@@ -267,6 +271,7 @@ class NativeStep(Step):
                 plain = leaf.detach().contiguous()
                 session.set(name, plain.data_ptr(), plain.nbytes)
         for name in ready.updated:
+            ready.updates.state(name)  # made, if it is gone
             session.set_update(f"model.{name}", update_now(ready.updates, name, self._optimizer.state[
                 ready.model.parameters[name]]))
         if ready.random:
@@ -275,8 +280,8 @@ class NativeStep(Step):
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = tensors_of(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
@@ -328,8 +333,8 @@ class NativeStep(Step):
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step that changes nothing."""
-        leaves, spec = tensors_of(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         state = torch.get_rng_state()
         with torch.no_grad():
             session = self._open(ready)

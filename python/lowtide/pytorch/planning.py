@@ -52,17 +52,27 @@ class Captured:
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
             options: StepOptions) -> Captured:
     """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    if not options.data_parallel:
+        return _traced(*_checked(model, optimizer), loss_fn, batch, options)
+    ranks.check()
+    tensors, updates = ranks.on_all(lambda: _checked(model, optimizer))
+    ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options))
+
+
+def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
     tensors = Model.of(model)
     for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
         for name, tensor in found.items():
             if tensor.device.type != "cpu":
                 raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
-    updates = Updates(optimizer, tensors.parameters)
+    return tensors, Updates(optimizer, tensors.parameters)
+
+
+def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
-    if options.data_parallel:
-        ranks.check()
-        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
+                      options.check_finite is True)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     labels = options.labels()
     if labels is not None:
@@ -122,6 +132,16 @@ def _rows(measured: list[Measured]) -> list:
             for m in measured]
 
 
+def _there(captured: Captured) -> dict[int, torch.Tensor]:
+    """What is there before the step, by storage: of those that share one the first, which brings it."""
+    program, model = captured.program, captured.trace.model
+    states = [t for name in captured.updated for t in captured.updates.state(name).values()]
+    batch = [found() for found in captured.trace.inputs]
+    tensors = [*model.parameters.values(), *model.buffers.values(), *batch, *program.constants, *states]
+    return {program.tensors[t].storage: tensor.detach() for t, tensor in zip(program.given, tensors, strict=True)
+            if tensor is not None and program.storage_of(t).base == t}
+
+
 def _counted(captured: Captured, options: StepOptions) -> int:
     """Of what the step keeps the bytes that are in its graph."""
     return kept_bytes(captured.program, captured.units) if options.swap is None else 0
@@ -157,7 +177,7 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         chosen = ranks.from_first(chosen)
     convolutions.take(program, units, chosen)
     kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory, known)
+    measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
         measured = _measured_of(ranks.from_first(_rows(measured)))
     if keep:
