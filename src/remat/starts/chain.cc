@@ -265,12 +265,13 @@ class Finder {
     return static_cast<int>(stage);
   }
 
-  // Makes nothing and nobody waits for it, as an update of weights: an order with the least peak may
-  // have it anywhere behind that peak.
+  // Makes nothing and nobody waits for it, as an update of weights: an order with the least peak
+  // may have it anywhere behind that peak.
   bool is_sink(SchedOpId op) const { return table_.makes(op).empty() && table_.after(op).empty(); }
 
-  // The first of the stages, which come back from the last one on, at whose end all has run that the
-  // op waits for, reruns too: what reads a weight runs again until its own stage's backward part.
+  // The first of the stages, which come back from the last one on, at whose end all has run that
+  // the op waits for, reruns too: what reads a weight runs again until its own stage's backward
+  // part.
   size_t first_stage(SchedOpId op) const {
     const auto done = [&](SchedOpId before) {
       return is_forward_[before] != 0 ? forward_stage_[before] : backward_stage_[before];
@@ -384,8 +385,8 @@ class Finder {
     thin_out(stage.options);
   }
 
-  // Cheaper: the values in the order of their bytes for the time of making each alone again, or, yet
-  // cheaper, for the time of its producer.
+  // Cheaper: the values in the order of their bytes for the time of making each alone again, or,
+  // yet cheaper, for the time of its producer.
   void add_some_options(size_t k, bool by_producers) {
     std::vector<SchedValueId> values = droppable(k);
     IdVector<SchedValueId, double> promise(table_.value_count(), 0);
@@ -408,8 +409,8 @@ class Finder {
     }
   }
 
-  // How many of the values go, of each option: none and all, then those that leave half of the bytes,
-  // a quarter and so on, as the last to go are the dearest; for the rest evenly many.
+  // How many of the values go, of each option: none and all, then those that leave half of the
+  // bytes, a quarter and so on, as the last to go are the dearest; for the rest evenly many.
   std::set<size_t> numbers_to_drop(const std::vector<SchedValueId>& values) const {
     std::set<size_t> numbers{0, values.size()};
     double left = 0;
