@@ -22,6 +22,7 @@ struct Maker {
   DType dtype = DType::kF32;
   int64_t bytes = 0;       // of its result
   int64_t most_parts = 1;  // that make parts of the result
+  bool adds = false;       // into what is there
 };
 
 // Asked of the whole axis as one part: does it say which slice of the result that is? Of an op that
@@ -45,7 +46,8 @@ std::optional<Maker> maker_of(const ops::Instance& instance) {
   const ops::Type& type = made->front().type;
   int64_t bytes = size_bytes(type.dtype);
   for (const sym::Expr& dim : type.dims) bytes *= dim.constant().value_or(0);
-  return Maker{instance.kind, type.dtype, bytes, most_parts(instance)};
+  return Maker{instance.kind, type.dtype, bytes, most_parts(instance),
+               !ops::accumulators(instance).empty()};
 }
 
 // What it computes, whatever its result is written into.
@@ -93,17 +95,18 @@ bool is_part_of(std::string_view name, std::string_view op) {
          name.find_first_not_of("0123456789", kPartSuffix.size()) == std::string_view::npos;
 }
 
-// The parts of one op are no more than it can run in, have no longer axes than it, and make
-// together at least what it makes.
+// The parts of one op are no more than it can run in, unless they are shares of a sum, all but one of
+// which add into others. They have no longer axes than it, and make together at least what it makes.
 std::string wrong_beside_parts(const plan::PartsFloor& claimed, const std::vector<Maker>& parts) {
   Maker all = parts.front();
   all.bytes = 0;
   for (const Maker& part : parts) {
     all.bytes += part.bytes;
     all.most_parts = std::max(all.most_parts, part.most_parts);
+    all.adds = all.adds || part.adds;
   }
   const auto run = static_cast<int64_t>(parts.size());
-  if (claimed.parts < run)
+  if (!all.adds && claimed.parts < run)
     return fmt::format(
         "in any parts: op '{}' is claimed to run in at most {}, and runs in {} in this plan",
         claimed.op, claimed.parts, run);

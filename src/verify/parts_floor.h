@@ -9,8 +9,9 @@
 // sort has elements, and one of so many makes at least the result's bytes divided by them.
 //
 // The step in one part says all of it. A plan alone does where it runs the op whole. Of an op that
-// it runs in parts it only says what the claim cannot be: fewer parts than these, or than an axis
-// of one of them has elements; more bytes than all of them make together.
+// it runs in parts it only says what the claim cannot be: fewer parts than these, where none adds
+// into another's sum, or than an axis of one of them has elements; more bytes than all of them make
+// together.
 //
 // Tests: parts_floor_test.cc, violations_test.cc, tests/verify_parts_test.cc.
 #pragma once

@@ -108,6 +108,22 @@ TEST(PartsFloor, OfAnOpInPartsIsHeldBesideThem) {
             "bytes makes 24");
 }
 
+// [2, 8] times [8, 3] in 4 parts of the 8: each makes all of the result, which has 3 parts at most.
+TEST(PartsFloor, OfASumIsNotHeldBesideTheNumberOfItsShares) {
+  Net net;
+  ir::ValueId sum;
+  for (int k = 0; k < 4; ++k) {
+    std::vector<ir::ValueId> inputs = {net.given({2, 2}), net.given({2, 3})};
+    if (sum.valid()) inputs.insert(inputs.end(), {ir::ValueId::none(), sum});
+    sum = net.op("product/part" + std::to_string(k), "MatMul", inputs);
+  }
+  const Plan p = net.plan(net.op("end", "Relu", {sum}));
+  EXPECT_EQ(finding(p, {8, "product", 3, 8}), "open");
+  EXPECT_EQ(finding(p, {12, "product", 2, 12}),
+            "in any parts: op 'product' is claimed to run in at most 2, the op table lets it run "
+            "in 3");
+}
+
 TEST(PartsFloor, OfAnOpThatThePlanDoesNotRunIsOpen) {
   EXPECT_EQ(finding(whole_plan(), {24, "other", 12, 24}), "open");
   EXPECT_EQ(finding(whole_plan(), {0, "", 1, 0}), "") << "it rests on no op";

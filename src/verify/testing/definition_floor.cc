@@ -261,7 +261,7 @@ bool parts_floor_is_right(const Plan& p) {
   if (claimed.bytes - staying > claimed.part_bytes) return false;
   if (claimed.op.empty() && claimed.part_bytes == 0) return true;
   int64_t most = 1, bytes = 0, parts = 0;
-  bool is_whole = false;
+  bool is_whole = false, is_sum = false;
   for (const plan::PlanOp& op : p.ops) is_whole = is_whole || op.name == claimed.op;
   for (const plan::PlanOp& op : p.ops) {
     if (is_whole ? op.name != claimed.op : !is_numbered(op.name, claimed.op)) continue;
@@ -270,10 +270,12 @@ bool parts_floor_is_right(const Plan& p) {
     int64_t made = 4;
     for (const int64_t dim : dims_computed(p, op)) made *= dim;
     bytes += made, parts += 1;
+    is_sum = is_sum || (op.inputs.size() > 3 && op.inputs[3].valid());  // behind the bias
     most = std::max(most, most_parts(p, op));
   }
   if (parts == 0) return true;  // the plan does not say
-  return std::max(most, parts) <= claimed.parts && claimed.part_bytes <= bytes / claimed.parts;
+  if (!is_sum) most = std::max(most, parts);
+  return most <= claimed.parts && claimed.part_bytes <= bytes / claimed.parts;
 }
 
 bool floor_is_right(const Plan& p) {
