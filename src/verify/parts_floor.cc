@@ -95,8 +95,9 @@ bool is_part_of(std::string_view name, std::string_view op) {
          name.find_first_not_of("0123456789", kPartSuffix.size()) == std::string_view::npos;
 }
 
-// The parts of one op are no more than it can run in, unless they are shares of a sum, all but one of
-// which add into others. They have no longer axes than it, and make together at least what it makes.
+// The parts of one op are no more than it can run in, unless they are shares of a sum, all but one
+// of which add into others. They have no longer axes than it, and make together at least what it
+// makes.
 std::string wrong_beside_parts(const plan::PartsFloor& claimed, const std::vector<Maker>& parts) {
   Maker all = parts.front();
   all.bytes = 0;
