@@ -214,12 +214,14 @@ struct VerifyFlags {
   bool json = false;
 };
 
-// All findings, those beside the model included.
+// All findings, those beside the model included; what both say is said once.
 std::vector<std::string> all_findings(const verify::Report& report,
                                       const std::optional<verify::PartsReport>& beside) {
   std::vector<std::string> lines;
   for (const verify::Finding& finding : report.findings) lines.push_back(finding.message);
-  if (beside) lines.insert(lines.end(), beside->findings.begin(), beside->findings.end());
+  if (!beside) return lines;
+  for (const std::string& finding : beside->findings)
+    if (std::find(lines.begin(), lines.end(), finding) == lines.end()) lines.push_back(finding);
   return lines;
 }
 

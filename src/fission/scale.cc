@@ -48,11 +48,7 @@ int64_t parts_of(const Levels& levels, int level) {
 
 }  // namespace
 
-Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph,
-                                           std::span<const AxisClass> classes) {
-  IdVector<OpId, std::vector<const ClassAxis*>> axes_of(graph.op_count());
-  for (const AxisClass& axis_class : classes)
-    for (const ClassAxis& axis : axis_class.axes) axes_of[axis.op].push_back(&axis);
+Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph) {
   std::vector<LeastPart> parts;
   for (const OpId id : graph.ops()) {
     const ir::Op& op = graph.op(id);
@@ -61,15 +57,11 @@ Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph,
     LeastPart& part = parts.emplace_back();
     part.op = id;
     part.result_bytes = *ir::size_bytes(graph.value(op.outputs[0])).constant();
-    if (!axes_of[id].empty()) {
-      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));
-      for (const ClassAxis* axis : axes_of[id]) {
-        const bool walks = std::any_of(map.uses.begin(), map.uses.end(), [&](const auto& use) {
-          return use.is_output && use.operand == 0 && use.axis == axis->axis && walks_along(use);
-        });
-        if (walks) part.parts = std::max(part.parts, axis->extent);
-      }
-    }
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));
+    for (const ops::AxisUse& use : map.uses)
+      if (use.is_output && use.operand == 0 && walks_along(use) && ops::can_split(map, use.axis))
+        part.parts =
+            std::max(part.parts, *map.axes[static_cast<size_t>(use.axis)].extent.constant());
   }
   return parts;
 }

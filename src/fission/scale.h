@@ -23,7 +23,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "analysis/schedule_view.h"
@@ -36,8 +35,8 @@
 
 namespace lowtide::fission {
 
-// What a part of an op's result has at least, if it runs in as many parts as one of the classes
-// that it is in lets it: whatever is cut along them, so much is there while it runs.
+// What a part of an op's result has at least, if it runs in as many parts as the longest axis of
+// the result that can be cut has elements: whatever is cut, so much is there while it runs.
 struct LeastPart {
   ir::OpId op;
   int64_t parts = 1, result_bytes = 0;
@@ -45,8 +44,7 @@ struct LeastPart {
 };
 // Of products and convolutions: results of others may become views, or be written where they
 // belong. In the order of the graph. Error: as ops::axis_map.
-Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph,
-                                           std::span<const AxisClass> classes);
+Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph);
 
 struct Scaled {
   plan::ScheduleProblem problem;

@@ -33,7 +33,7 @@ Result<std::vector<NamedPart>> named_parts(const ir::Graph& forward,
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
   std::vector<NamedPart> named;
   if (classes.empty()) return named;
-  LT_ASSIGN(const std::vector<fission::LeastPart> parts, fission::least_parts(step, classes));
+  LT_ASSIGN(const std::vector<fission::LeastPart> parts, fission::least_parts(step));
   for (const fission::LeastPart& part : parts)
     named.push_back({step.op(part.op).name, part.parts, part.result_bytes});
   return named;

@@ -1,11 +1,19 @@
-// The claimed floor of a step in whatever parts (plan::PartsFloor). An op of the step in one part
-// runs in at most so many parts; then one of them makes at least the result's bytes divided by
-// them, and while it runs that is there beside the residents that cannot be elsewhere.
+// The claimed floor of a step in whatever parts (plan::PartsFloor): residents that cannot be
+// elsewhere, and beside them one part of what one op makes.
 //
-// Where the plan runs that op whole, its own graph says how large the result is. Otherwise only the
-// step in one part does. That no more parts are asked for is what the claim is about, not checked.
+// It is recomputed from three things that hold for every labelling. The op is a product or a
+// convolution in f32: no view, no type that a kernel may want smaller, so what it makes is there
+// when it ends. An op runs in parts along one axis. And the op table says of each axis whether it
+// can be cut at all, and whether the parts are then parts of the result or shares of a sum, each as
+// large as the result: so the op runs in at most as many parts as the longest axis of the first
+// sort has elements, and one of so many makes at least the result's bytes divided by them.
 //
-// Tests: violations_test.cc, tests/verify_parts_test.cc.
+// The step in one part says all of it. A plan alone does where it runs the op whole. Of an op that
+// it runs in parts it only says what the claim cannot be: fewer parts than these, where none adds
+// into another's sum, or than an axis of one of them has elements; more bytes than all of them make
+// together.
+//
+// Tests: parts_floor_test.cc, violations_test.cc, tests/verify_parts_test.cc.
 #pragma once
 
 #include <string>
@@ -17,7 +25,7 @@
 namespace lowtide::verify {
 
 struct PartsFloorVerdict {
-  std::string finding;  // what is wrong; empty: nothing
+  std::string finding;  // what is wrong, the first of it; empty: nothing
   std::string open;     // what the plan alone cannot say
 };
 

@@ -161,6 +161,23 @@ def test_the_floor_of_any_parts_is_claimed_and_checked(tiny, tmp_path):
     change(path, wrong, "part_bytes", lambda was: str(int(was) + 1), inside="parts_floor")
     beside_model = run("verify", wrong, "--against", tiny[0])
     assert beside_model.returncode == 6 and f"in any parts: op '{floor['op']}'" in beside_model.stderr
+    fewer = ["parts", lambda was: str(int(was) - 1)]
+    change(path, wrong, *fewer, inside="parts_floor")
+    beside_model = run("verify", wrong, "--against", tiny[0])
+    assert beside_model.returncode == 6
+    assert re.search(rf"op '{re.escape(floor['op'])}' is claimed to run in at most {floor['parts'] - 1}, .* in {floor['parts']}",
+                     beside_model.stderr)
+    change(path, wrong, "op", lambda was: '"none"', inside="parts_floor")
+    beside_model = run("verify", wrong, "--against", tiny[0])
+    assert beside_model.returncode == 6 and "the step in one part has no op 'none'" in beside_model.stderr
+    # Of an op that the plan runs in parts, its bytes as if it could run in one only.
+    plan = path.read_text()
+    cut = re.search(r'"kind": "MatMul", "name": "([^"]+)/part0"', plan)[1]
+    change(path, wrong, "op", lambda was: f'"{cut}"', inside="parts_floor")
+    change(wrong, wrong, "parts", lambda was: "1", inside="parts_floor")
+    by_itself = run("verify", wrong)
+    assert by_itself.returncode == 6
+    assert re.search(rf"op '{re.escape(cut)}' is claimed to run in at most 1, and runs in \d+ in this plan", by_itself.stderr)
     change(path, wrong, "bytes", lambda was: str(int(was) + 1), inside="parts_floor")
     by_itself = run("verify", wrong)
     assert by_itself.returncode == 6 and "in any parts: a floor of" in by_itself.stderr

@@ -221,19 +221,61 @@ bool shown_by_certificate(const Plan& p, int64_t claimed) {
   return true;
 }
 
+namespace {
+
+// Of a MatMul or Conv. What is computed, where it is written into something larger.
+std::vector<int64_t> dims_computed(const Plan& p, const plan::PlanOp& op) {
+  std::vector<int64_t> dims = p.values[op.outputs[0]].type.dims;
+  if (const auto into = op.attrs.find("into"); into != op.attrs.end()) {
+    const auto& range = std::get<std::vector<int64_t>>(into->second);
+    dims[static_cast<size_t>(range[0])] = range[2] - range[1];
+  }
+  return dims;
+}
+
+// By the textbook: each dimension of the result of a product or a convolution can be computed
+// element by element; the channels of a convolution in groups only group by group.
+int64_t most_parts(const Plan& p, const plan::PlanOp& op) {
+  std::vector<int64_t> dims = dims_computed(p, op);
+  const auto group = op.attrs.find("group");
+  if (op.kind == "Conv" && group != op.attrs.end() && std::get<int64_t>(group->second) > 1)
+    dims[1] = std::get<int64_t>(group->second);
+  return dims.empty() ? 1 : std::max<int64_t>(1, *std::max_element(dims.begin(), dims.end()));
+}
+
+bool is_numbered(const std::string& name, const std::string& op) {
+  const std::string part = op + "/part";
+  return name.size() > part.size() && name.substr(0, part.size()) == part &&
+         std::all_of(name.begin() + static_cast<int64_t>(part.size()), name.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
 bool parts_floor_is_right(const Plan& p) {
   if (!p.claims.parts_floor) return true;
   const plan::PartsFloor& claimed = *p.claims.parts_floor;
   int64_t staying = 0;
   for (PlanStorageId s : p.storages.ids())
     if (stays_at_home(p, s)) staying += p.storages[s].bytes;
+  if (claimed.bytes - staying > claimed.part_bytes) return false;
+  if (claimed.op.empty() && claimed.part_bytes == 0) return true;
+  int64_t most = 1, bytes = 0, parts = 0;
+  bool is_whole = false, is_sum = false;
+  for (const plan::PlanOp& op : p.ops) is_whole = is_whole || op.name == claimed.op;
   for (const plan::PlanOp& op : p.ops) {
-    if (op.name != claimed.op || op.outputs.empty() || !op.outputs[0].valid()) continue;
-    int64_t bytes = size_bytes(p.values[op.outputs[0]].type.dtype);
-    for (const int64_t dim : p.values[op.outputs[0]].type.dims) bytes *= dim;
-    if (bytes / claimed.parts < claimed.part_bytes) return false;
+    if (is_whole ? op.name != claimed.op : !is_numbered(op.name, claimed.op)) continue;
+    if (op.kind != "MatMul" && op.kind != "Conv") return false;
+    if (p.values[op.outputs[0]].type.dtype != DType::kF32) return false;
+    int64_t made = 4;
+    for (const int64_t dim : dims_computed(p, op)) made *= dim;
+    bytes += made, parts += 1;
+    is_sum = is_sum || (op.inputs.size() > 3 && op.inputs[3].valid());  // behind the bias
+    most = std::max(most, most_parts(p, op));
   }
-  return claimed.bytes - staying <= claimed.part_bytes;
+  if (parts == 0) return true;  // the plan does not say
+  if (!is_sum) most = std::max(most, parts);
+  return most <= claimed.parts && claimed.part_bytes <= bytes / claimed.parts;
 }
 
 bool floor_is_right(const Plan& p) {

@@ -43,7 +43,7 @@ std::set<plan::PlanOpId> descendants_of(const plan::Plan& p, plan::PlanOpId op);
 
 // definition_floor.cc: whether every schedule needs the claimed floor.
 bool floor_is_right(const plan::Plan& p);
-// Likewise: that of whatever parts, as far as the plan runs its op whole.
+// Likewise: that of whatever parts, as far as the plan runs its op or parts of it.
 bool parts_floor_is_right(const plan::Plan& p);
 // definition_steps.cc: whether the steps are right, null or what is wrong with them; the bytes
 // present at their peak.

@@ -430,10 +430,14 @@ void change_floor(Plan& p, Rng& rng) {
 void change_parts_floor(Plan& p, Rng& rng) {
   plan::PartsFloor& floor =
       p.claims.parts_floor ? *p.claims.parts_floor : p.claims.parts_floor.emplace();
-  const int64_t result = 64 * rng.between(0, 8);
-  if (rng.below(2) == 0)
-    floor = {result + 64 * rng.between(0, 4), p.ops[any_id<PlanOpId>(p.ops, rng)].name, 2,
-             result / 2};
+  const int64_t result = 64 * rng.between(0, 8), parts = int64_t{1} << rng.between(0, 4);
+  if (rng.below(2) == 0) {
+    std::vector<std::string> names = {p.ops.empty() ? "" : any(p.ops, rng)->name};
+    for (const plan::PlanOp& op : p.ops)
+      if (op.kind == "MatMul") names.push_back(op.name);
+    floor = {result + 64 * rng.between(0, 4), names[rng.below(names.size())], parts,
+             result / parts};
+  }
   if (rng.below(4) == 0) floor.part_bytes += rng.between(-1, 1) * (floor.part_bytes > 0);
   if (rng.below(4) == 0) floor.parts = 1 + rng.between(0, 3);
   if (rng.below(4) == 0) floor.bytes += rng.between(0, 1);

@@ -1,0 +1,159 @@
+// The property that any labelling is right: of the training steps of several families of networks,
+// ops drawn at random run in parts, along axes and with boundaries drawn at random, alone and on
+// top of the levels of a class with nests. The reference executor, in double precision, gets the
+// same results and the same updated parameters from the step in parts. A labelling that fails is
+// told as small as it can be made.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "fission/classes.h"
+#include "fission/expand.h"
+#include "fission/labels.h"
+#include "fission/part_order.h"
+#include "support/long_checks.h"
+#include "support/shrink_cuts.h"
+#include "support/small_steps.h"
+#include "support/step_families.h"
+
+namespace lowtide {
+namespace {
+
+using fission::Cuts;
+using Effects = std::map<std::string, std::vector<double>>;
+
+constexpr double kTolerance = 1e-12;
+
+// Nothing, or the first result that differs.
+std::string difference(const Effects& ours, const Effects& wanted) {
+  if (ours.size() != wanted.size())
+    return fmt::format("{} results instead of {}", ours.size(), wanted.size());
+  for (const auto& [name, exact] : wanted) {
+    const auto found = ours.find(name);
+    if (found == ours.end() || found->second.size() != exact.size())
+      return fmt::format("'{}' is missing, or has another size", name);
+    for (size_t e = 0; e < exact.size(); ++e) {
+      const double off = std::abs(found->second[e] - exact[e]);
+      if (!(off <= kTolerance * (1 + std::abs(exact[e]))))
+        return fmt::format("'{}'[{}] is {} instead of {}", name, e, found->second[e], exact[e]);
+    }
+  }
+  return {};
+}
+
+// In the order of the ops, and part by part.
+std::string wrong_in_parts(const ir::Graph& step, const Cuts& cuts, const Effects& wanted) {
+  const auto expanded = fission::expand(step, cuts);
+  if (!expanded) return expanded.error().message;
+  std::string why = difference(effects(expanded->graph), wanted);
+  if (!why.empty()) return why;
+  why = difference(effects(fission::part_by_part(*expanded, cuts).graph), wanted);
+  return why.empty() ? why : "part by part: " + why;
+}
+
+// One of the classes in as many parts as it can be divided into without a rest, with nests behind
+// ops drawn at random as far as these have regions.
+Cuts levels_of_a_class(const ir::Graph& step, Rng& rng, int& nests) {
+  const auto classes = fission::axis_classes(step);
+  EXPECT_TRUE(classes.has_value() && !classes->empty());
+  const fission::AxisClass& axis_class = (*classes)[rng.below(classes->size())];
+  fission::Labels labels{.parts = rng.between(1, std::min<int64_t>(3, axis_class.least_extent))};
+  fission::LabelReader reader(step, axis_class);
+  for (int tries = 0; tries < 6; ++tries) {
+    fission::Labels more = labels;
+    const ir::OpId head = axis_class.axes[rng.below(axis_class.axes.size())].op;
+    more.nests.push_back({step.op(head).name, labels.parts * rng.between(1, 3)});
+    if (reader.levels(more)) labels = std::move(more);
+  }
+  nests += static_cast<int>(labels.nests.size());
+  const auto levels = reader.levels(labels);
+  EXPECT_TRUE(levels.has_value()) << (levels ? "" : levels.error().message);
+  return fission::cuts_of(step, axis_class, *levels);
+}
+
+struct Drawn {
+  int labellings = 0, ops = 0, parts = 0, nests = 0;
+  std::set<std::string> kinds;  // of op and axis
+};
+
+Cuts draw_cuts(const ir::Graph& step, Rng& rng, Drawn& drawn) {
+  Cuts cuts(step.op_count());
+  const size_t way = rng.below(3);  // levels, both, ops alone
+  if (way < 2) cuts = levels_of_a_class(step, rng, drawn.nests);
+  const size_t rate = way == 0 ? 0 : 1 + rng.below(4);
+  for (const ir::OpId id : step.ops()) {
+    if (rng.below(4) >= rate) continue;
+    const std::vector<Choice> all = choices(step, id, rng);
+    if (!all.empty()) cuts[id] = all[rng.below(all.size())].cut;
+  }
+  ++drawn.labellings;
+  for (const ir::OpId id : ops_cut(cuts)) {
+    ++drawn.ops;
+    drawn.parts += static_cast<int>(cuts[id]->bounds.size()) - 1;
+    drawn.kinds.insert(fmt::format("{} {}", step.op(id).kind, cuts[id]->axis));
+  }
+  return cuts;
+}
+
+TEST(Labellings, OfEveryFamilyOfStepsEqualTheStep) {
+  Drawn drawn;
+  const auto seeds = static_cast<uint64_t>(some_of(2400, 16));
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    Rng rng(seed * 17 + 9);
+    const ir::Graph step = step_of_family(seed, rng);
+    if (HasFailure()) return;
+    const Effects wanted = effects(step);
+    for (int draw = 0; draw < 2; ++draw) {
+      const Cuts cuts = draw_cuts(step, rng, drawn);
+      const std::string why = wrong_in_parts(step, cuts, wanted);
+      if (why.empty() && !HasFailure()) continue;
+      const Cuts least = shrunk(cuts, [&](const Cuts& smaller) {
+        return !wrong_in_parts(step, smaller, wanted).empty();
+      });
+      FAIL() << "family " << kFamilies[seed % std::size(kFamilies)] << ", seed " << seed << ": "
+             << wrong_in_parts(step, least, wanted) << "\n"
+             << say(step, least);
+    }
+  }
+  std::printf("%d labellings, %d ops in %d parts, %d nests, %zu kinds of axis\n", drawn.labellings,
+              drawn.ops, drawn.parts, drawn.nests, drawn.kinds.size());
+  EXPECT_GT(drawn.kinds.size(), 100U);
+  EXPECT_GT(drawn.nests, drawn.labellings / 4);
+}
+
+// Fails where the first of its ops is in three parts or more and the last is cut at all: so few
+// cuts are left.
+TEST(Labellings, AreShrunkToWhatFails) {
+  Rng rng(3);
+  const ir::Graph step = step_of_family(1, rng);
+  Cuts cuts(step.op_count());
+  for (const ir::OpId id : step.ops()) {
+    const std::vector<Choice> all = choices(step, id, rng);
+    if (!all.empty()) cuts[id] = all.front().cut;
+  }
+  const std::vector<ir::OpId> ops = ops_cut(cuts);
+  ASSERT_GT(ops.size(), 20U);
+  const ir::OpId first = ops[3], last = ops[ops.size() - 2];
+  cuts[first]->bounds = {0, 1, 2, 3, 4, 5, 6, 7};
+  int asked = 0;
+  const Cuts least = shrunk(cuts, [&](const Cuts& smaller) {
+    ++asked;
+    return smaller[first] && smaller[first]->bounds.size() > 3 && smaller[last];
+  });
+  EXPECT_EQ(ops_cut(least), (std::vector<ir::OpId>{first, last}));
+  EXPECT_EQ(least[first]->bounds, (std::vector<int64_t>{0, 2, 4, 6, 7}));
+  EXPECT_EQ(least[last]->bounds.size(), 3U);
+  EXPECT_LT(asked, 200);
+  const std::string said = say(step, least);
+  EXPECT_NE(said.find("'" + step.op(first).name + "' along "), std::string::npos) << said;
+  EXPECT_NE(said.find(" at 0 2 4 6 7\n"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace lowtide
