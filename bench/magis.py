@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Memory against time on the workloads of MAGIS's evaluation (table 2 of its paper), in one cost model and one simulator: Lowtide's.
 
-    magis.py [--models NAME ...] [--ratios R ...] [--rows GROUP ...] [--figures [N ...]] [--no-least] [--effort E] [--time-limit S]
-             [--cost-model roofline|tiles|published] [--json FILE] [--merge FILE ...] [--svg FOLDER]
+    magis.py [--models NAME ...] [--ratios R ...] [--rows GROUP ...] [--figures [N ...]] [--least WAY ... | --no-least] [--effort E]
+             [--time-limit S] [--cost-model roofline|tiles|published] [--json FILE] [--merge FILE ...] [--svg FOLDER]
 
 Training steps with SGD in f32, predicted for an RTX 3090 (`--device rtx3090`); nothing runs. Each table says by which costs: the device's
 roofline, or products in whole waves of output tiles, or `published`: see below. Ratio 1 is the peak of the unsplit step in program order,
@@ -18,8 +18,9 @@ nothing in place. Within each ratio of it the rows, in groups:
 A cell is the extra time in percent of the unsplit step with each op once, then in brackets what its plan proves for steps in so many
 parts; "*": nothing is recomputed; "<floor": proven impossible; "-": none found. A number of parts whose plan without a budget fits is not
 searched again. Beside them what a prototype and MAGIS itself reached (support/magis_published.py; MAGIS's are measured, the others
-predicted). The least ratio within 10 and 5 percent of extra time is that of the smallest arena of all these plans and of bisections, in
-each number of parts whose ops alone are within the limit. Its geometric mean is over the seven workloads.
+predicted). The least ratio within 10 and 5 percent of extra time is that of the smallest arena of all these plans, of `lowtide plan --slowdown` in
+parts that the search chooses (`--least auto`), and of bisections in each number of parts whose ops alone are within the limit (`--least
+parts`). Its geometric mean is over the seven workloads.
 
 `--cost-model published` asks what the splitting costs that MAGIS's own measured points suggest would change: plans are those of the
 roofline; of each, the extra time of its parts alone is taken out and MAGIS's percent for so many parts put in (between its points and
@@ -50,12 +51,13 @@ ROOT = pathlib.Path(__file__).parents[1]
 sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
 import magis_figures  # noqa: E402
 from lowtide import finish, table  # noqa: E402
-from magis_cells import Cell, Planner, Settings, is_method  # noqa: E402
+from magis_cells import Cell, Planner, Settings, is_method, least_found, least_of_method  # noqa: E402
 from magis_published import MAGIS, MAGIS_LEAST, PROTOTYPE, PROTOTYPE_LEAST, PUBLISHED_TARGETS  # noqa: E402
 from magis_rows import BY_NAME, GROUPS, METHODS, ROWS, slower_than_less  # noqa: E402
 from magis_workloads import EVERYTHING, TABLE_2, default_names  # noqa: E402
 
 RATIOS = [0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
+WAYS_TO_LEAST = ("auto", "parts")
 LIMITS = (10, 5)   # percent of extra time, of the least ratios
 SLOW_SECONDS = 15  # cells that take longer are listed
 FIRST_WANTED, LAST_WANTED = 2, 60  # seconds, of a plan within a budget: the first one, and the one that is handed out
@@ -77,6 +79,11 @@ class Outcome:
     def extras(self, ratio: float) -> dict[str, float | None]:
         return {c.row: c.extra for c in self.cells if c.ratio == ratio}
 
+    def find_least(self, who: str) -> None:
+        """Of all plans that are here, whoever asked for them."""
+        self.least[who] = [least_of_method(self.cells, BY_NAME[who], limit) if who in METHODS else
+                           least_found(self.cells, limit, swap=who == "swap") for limit in LIMITS]
+
     def best(self, ratio: float) -> float | None:
         """Of ours; None: none was asked for."""
         ours = [c for c in self.cells if c.ratio == ratio and not is_method(c)]
@@ -91,15 +98,18 @@ def plan_workload(name: str, arguments: argparse.Namespace, broken: list[str]) -
     if arguments.no_least:
         return outcome
     for limit in LIMITS:
-        planner.bisect(limit)
-    for swap in (False, True):  # a stricter limit's plans are within the others
-        outcome.least["swap" if swap else ""] = [planner.least_found(limit, swap) for limit in LIMITS]
+        if "auto" in arguments.least and arguments.cost_model != "published":
+            planner.plan_least(limit)
+        if "parts" in arguments.least:
+            planner.bisect(limit)
+    for who in ("", "swap"):  # a stricter limit's plans are within the others
+        outcome.find_least(who)
     if 9 in arguments.figures:
         for method in METHODS:
             row = BY_NAME[method]
             for limit in LIMITS:
                 planner.bisect_method(row, limit)
-            outcome.least[method] = [planner.least_of_method(row, limit) for limit in LIMITS]
+            outcome.find_least(method)
     return outcome
 
 
@@ -114,7 +124,7 @@ def print_rows(name: str, outcome: Outcome, ratios: list[float], cost_model: str
         if any(cells):
             rows.append([row.name, *(cell.text() if cell else "" for cell in cells)])
     known, measured = PROTOTYPE.get(name, {}), MAGIS.get(name, {})
-    if known and cost_model != "published":
+    if known and cost_model == "roofline":
         rows.append(["prototype's best", *(f"{known[r]:.1f}" if r in known else "" for r in ratios)])
     if measured:
         rows.append(["MAGIS, measured (at)", *("{:.1f} ({:.2f})".format(*measured[r]) if r in measured else "" for r in ratios)])
@@ -154,7 +164,7 @@ def print_least(outcomes: dict[str, Outcome], cost_model: str, broken: list[str]
     costs = outcomes[next(iter(ours))].whole().costs
     if cost_model == "published":
         costs = f"{costs}, those of parts alone exchanged for what MAGIS's points say of so many"
-    print(f"\nleast ratio within so much extra time, by bisection in each number of parts; Lowtide's times by the {costs}")
+    print(f"\nleast ratio within so much extra time; Lowtide's times by the {costs}")
     table(["", *(f"{who} +{limit} %" for who in ("Lowtide", "with moves", "prototype", "MAGIS") for limit in LIMITS)], rows)
 
 
@@ -198,7 +208,7 @@ def print_waits(outcomes: dict[str, Outcome]) -> None:
     """How long one waits for plans that the search chooses parts of: for the first within the budget, and for the one handed out."""
     rows = []
     for name, outcome in outcomes.items():
-        cells = [c for c in outcome.cells if c.split == "auto" and c.first_seconds is not None]
+        cells = [c for c in outcome.cells if c.split == "auto" and c.ratio is not None and c.first_seconds is not None]
         if cells:
             first, last = (max(getattr(c, member) for c in cells) for member in ("first_seconds", "seconds"))
             late = sum(c.first_seconds > FIRST_WANTED for c in cells), sum(c.seconds > LAST_WANTED for c in cells)
@@ -215,7 +225,8 @@ def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict
 
 
 def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
-    """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's."""
+    """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's. What was bisected
+    in some of them is found again among the plans of all."""
     outcomes: dict[str, Outcome] = {}
     figures: dict = {}
     models = set()
@@ -231,6 +242,9 @@ def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
             new = {(c.row, c.ratio) for c in cells}
             outcome.cells = [c for c in outcome.cells if (c.row, c.ratio) not in new] + cells
             outcome.least.update(content["least"])
+    for outcome in outcomes.values():
+        for who in outcome.least:
+            outcome.find_least(who)
     if len(models) > 1:
         sys.exit(f"bench/magis.py: --merge: the files have different cost models: {', '.join(sorted(models))}")
     arguments.cost_model = models.pop()
@@ -246,7 +260,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--effort", type=float, default=2, help="of each plan, about in seconds of one core")
     parser.add_argument("--time-limit", type=float, default=15, help="of each plan, in seconds")
     parser.add_argument("--cost-model", choices=("roofline", "tiles", "published"), default="roofline", help="what predicts kernels' times")
-    parser.add_argument("--no-least", action="store_true", help="no bisections")
+    parser.add_argument("--least", nargs="+", choices=WAYS_TO_LEAST, default=list(WAYS_TO_LEAST), metavar="WAY",
+                        help="how least ratios are looked for: auto, by --slowdown; parts, by bisection")
+    parser.add_argument("--no-least", action="store_true", help="not at all")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all plans' figures, written after each workload")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="tables from files of --json; nothing is planned")
     parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER", help="draws figures 11 and 12 there")
@@ -283,7 +299,7 @@ def main() -> int:
     magis_figures.print_all(arguments.figures, outcomes, figures, LIMITS)
     if arguments.svg:
         magis_figures.draw_all(arguments.svg, arguments.figures, outcomes, figures)
-    if arguments.cost_model != "published":
+    if arguments.cost_model == "roofline":  # by which the prototype's plans are
         print_missed(outcomes, arguments.ratios)
     print_waits(outcomes)
     print_slow(outcomes)

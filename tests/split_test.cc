@@ -60,6 +60,15 @@ pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
   return options;
 }
 
+// By a roofline, of ops that are too small to be launched several times.
+pipeline::OptimizeOptions options_by_roofline() {
+  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
+  options.kernels = nullptr;
+  options.device = cost::find_device("rtx3090").value();
+  options.device.launch_seconds = 0;
+  return options;
+}
+
 // Of each search, where many plans are made.
 void spend_little(pipeline::OptimizeOptions& options) {
   options.order.limits.max_units = options.pack.limits.max_units = 2'000'000;
@@ -160,16 +169,13 @@ TEST(Split, OfLevelsComputesTheSame) {
 // The scaled problem of one part says what a plan of the parts needs, and its unfolded schedule is
 // one for them: at no more than a little above the bytes and seconds that were estimated.
 TEST(Split, CandidatesSayWhatPlansNeed) {
-  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
-  options.kernels = nullptr;
-  options.device = cost::find_device("rtx3090").value();
-  options.device.launch_seconds = 0;
+  pipeline::OptimizeOptions options = options_by_roofline();
   const ir::Graph graph = forward();
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const auto whole = pipeline::optimize(graph, options);
   ASSERT_TRUE(whole.has_value()) << whole.error().message;
   int checked = 0, levels = 0, rerun = 0;
-  for (const int64_t percent : {75, 60, 45, 30}) {
+  for (const int64_t percent : {75, 60, 52, 45, 30}) {
     options.budget_bytes = whole->plan.arena_bytes * percent / 100;
     const auto candidates = pipeline::label_candidates(step, options, {.most_states = 120});
     ASSERT_TRUE(candidates.has_value()) << candidates.error().message;
@@ -208,10 +214,7 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
 
 // Searches that go on from the best state's schedule find what those find that each begin anew.
 TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
-  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
-  options.kernels = nullptr;
-  options.device = cost::find_device("rtx3090").value();
-  options.device.launch_seconds = 0;
+  pipeline::OptimizeOptions options = options_by_roofline();
   const ir::Graph graph = forward();
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
@@ -232,9 +235,34 @@ TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
   EXPECT_EQ(recompute, 3);
 }
 
-// Mutations lead the label search to states that it does not see without, or sees later. What
-// disable, lift and mutate lead to, enable has found before in a step as small as this one
-// (bench/labels.cc says what they change in larger ones).
+// Where only many even parts fit, they are found, however few states the search may look at.
+TEST(Split, EvenPartsAreFoundHoweverFewStatesThereAre) {
+  pipeline::OptimizeOptions options = options_by_roofline();
+  constexpr int64_t kRows = 512, kWidth = 16;
+  GraphWriter net;
+  ValueId x = net.given("x", {kRows, kWidth});
+  for (int layer = 0; layer < 12; ++layer)
+    x = net.op("Tanh",
+               {net.op("MatMul", {x, net.given("w", {kWidth, kWidth}, Category::kParameter)})});
+  net.result(x);
+  const ir::Graph step = autodiff::make_training_graph(net.graph(), *options.training).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  for (const int64_t percent : {30, 20}) {
+    options.budget_bytes = peak * percent / 100;
+    const auto candidates = pipeline::label_candidates(step, options, {.most_states = 1});
+    ASSERT_TRUE(candidates.has_value()) << candidates.error().message;
+    const pipeline::Candidate& best = candidates->front();
+    std::printf("%d %%: %s, %d bytes\n", static_cast<int>(percent),
+                fission::print(best.labels).c_str(), static_cast<int>(best.peak_bytes));
+    EXPECT_TRUE(best.fits && best.labels.nests.empty());
+    EXPECT_GE(best.labels.parts, 3);
+    EXPECT_LE(best.peak_bytes, *options.budget_bytes);
+  }
+}
+
+// Mutations lead the label search to states that it does not see without, or sees later; without
+// any it sees the whole step alone. Each in turn: src/pipeline/label_neighbours_test.cc; what they
+// change in large steps: bench/labels.cc.
 TEST(Split, MutationsOfLabelsDecideSomething) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
@@ -244,24 +272,24 @@ TEST(Split, MutationsOfLabelsDecideSomething) {
   const auto free = pipeline::optimize(graph, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;
   options.budget_bytes = free->plan.arena_bytes / 2;
-  const auto seen_with = [&](const pipeline::LabelMutations& mutations) {
+  const auto seen_without = [&](const std::vector<std::string>& mutations) {
+    options.mutations = pipeline::mutations_without(mutations).value();
     std::vector<std::string> seen;
     for (const int most_states : {12, 30}) {
-      const auto candidates = pipeline::label_candidates(
-          step, options, {.most_states = most_states}, pipeline::kAnyTime, mutations);
+      const auto candidates =
+          pipeline::label_candidates(step, options, {.most_states = most_states});
       EXPECT_TRUE(candidates.has_value());
       for (const pipeline::Candidate& one : *candidates) seen.push_back(fission::print(one.labels));
     }
     return seen;
   };
-  const std::vector<std::string> all = seen_with({});
+  const std::vector<std::string> all = seen_without({});
   EXPECT_GT(all.size(), 10U);
-  using Mutations = pipeline::LabelMutations;
-  for (const auto member : {&Mutations::outer, &Mutations::enable}) {
-    Mutations without;
-    without.*member = false;
-    EXPECT_FALSE(seen_with(without) == all);
-  }
+  EXPECT_FALSE(seen_without({"outer"}) == all);
+  EXPECT_FALSE(seen_without({"enable"}) == all);
+  const std::vector<std::string> none =
+      seen_without({"outer", "enable", "disable", "lift", "mutate"});
+  for (const std::string& labels : none) EXPECT_EQ(labels.find(','), std::string::npos);
 }
 
 TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {

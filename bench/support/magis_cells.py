@@ -114,12 +114,17 @@ class Planner:
     def what(self, cell: Cell) -> str:
         return f"{self.name}, {cell.row}, ratio {cell.ratio}"
 
-    def plan(self, row: str, split: str, ratio: float | None, flags: list[str] | None = None) -> Cell:
+    def plan(self, row: str, split: str, ratio: float | None, flags: list[str] | None = None, slowdown: float | None = None) -> Cell:
+        """Within a budget, within so many percent of extra time, or without either."""
         settings = self.settings
         arguments = ["plan", *self.workload.arguments(), "--cost-model", settings.planned_by, *(flags or ["--split", split]), "--json"]
         budget = None if ratio is None else int(ratio * self.peak())
         if budget is not None:
-            arguments += ["--budget", budget, "--effort", settings.effort, "--time-limit", settings.time_limit, "--progress"]
+            arguments += ["--budget", budget]
+        if slowdown is not None:
+            arguments += ["--slowdown", f"{slowdown}%"]
+        if budget is not None or slowdown is not None:
+            arguments += ["--effort", settings.effort, "--time-limit", settings.time_limit, "--progress"]
         cell = Cell(row, split, ratio)
         self.cells.append(cell)
         if split.isdigit() and int(split) > self.workload.dims["batch"]:
@@ -210,6 +215,12 @@ class Planner:
             return BY_NAME["recompute"]
         return BY_NAME.get(f"n={parts}, recompute") or Row(f"n={parts}, recompute", "parts", str(parts), frozenset(("split", "recompute")))
 
+    def plan_least(self, limit: float) -> None:
+        """The least memory within `limit` percent, in parts that the search chooses."""
+        cell = self.plan(f"auto, +{limit} %", "auto", None, slowdown=limit)
+        if cell.extra is not None and cell.extra > limit + 1e-6:
+            self.broken.append(f"{self.what(cell)}: {cell.extra:.4f} % extra, {limit} % are allowed")
+
     def bisect(self, limit: float) -> None:
         """Bisects for the least ratio within `limit` percent, in each number of parts whose ops alone are within it; by published
         costs, where parts are dear, with swap and without."""
@@ -239,14 +250,23 @@ class Planner:
             low, high = (low, cell.ratio) if cell.reaches(limit) else (cell.ratio, high)
 
     def least_found(self, limit: float, swap: bool = False) -> float:
-        """Of all plans but published methods'; with `swap` those that move, too."""
-        moves = {row.name for row in ROWS if "swap" in row.levers}
-        cells = [c for c in self.cells if c.reaches(limit) and not is_method(c) and (swap or not (c.row in moves or c.row.endswith("swap")))]
-        return min(c.arena_bytes for c in cells) / self.peak()
+        return least_found(self.cells, limit, swap)
 
-    def least_of_method(self, row: Row, limit: float) -> float:
-        """1: not below what the order alone needs."""
-        return min((c.arena_bytes / self.peak() for c in self.cells if c.row == row.name and c.reaches(limit)), default=1.0)
+
+def peak_of(cells: list[Cell]) -> int:
+    return next(c.peak_before_bytes for c in cells if c.ratio is None and c.split == "1")
+
+
+def least_found(cells: list[Cell], limit: float, swap: bool = False) -> float:
+    """Of all plans but published methods'; with `swap` those that move, too."""
+    moves = {row.name for row in ROWS if "swap" in row.levers}
+    within = [c for c in cells if c.reaches(limit) and not is_method(c) and (swap or not (c.row in moves or c.row.endswith("swap")))]
+    return min(c.arena_bytes for c in within) / peak_of(cells)
+
+
+def least_of_method(cells: list[Cell], row: Row, limit: float) -> float:
+    """1: not below what the order alone needs."""
+    return min((c.arena_bytes / peak_of(cells) for c in cells if c.row == row.name and c.reaches(limit)), default=1.0)
 
 
 def is_method(cell: Cell) -> bool:

@@ -10,6 +10,7 @@ optimizer, which is the Trainer's, stays outside of the budget's reach. One shap
 
 import os
 import tempfile
+from typing import Any
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
@@ -33,12 +34,12 @@ def samples() -> list[dict[str, torch.Tensor]]:
     return [{"input_ids": row, "labels": row} for row in ids]
 
 
-def trained(model: GPT2LMHeadModel, folder: str) -> list[float]:
-    """The loss of each step."""
-    arguments = TrainingArguments(
-        output_dir=folder, max_steps=3, per_device_train_batch_size=4, dataloader_drop_last=True,
-        logging_steps=1, seed=5, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True,
-        dataloader_pin_memory=False)
+def trained(model: GPT2LMHeadModel, folder: str, **more: Any) -> list[float]:
+    """The loss of each step. `more`: of TrainingArguments."""
+    arguments = TrainingArguments(**{
+        "output_dir": folder, "max_steps": 3, "per_device_train_batch_size": 4, "dataloader_drop_last": True,
+        "logging_steps": 1, "seed": 5, "use_cpu": True, "save_strategy": "no", "report_to": [],
+        "disable_tqdm": True, "dataloader_pin_memory": False, **more})
     trainer = Trainer(model=model, args=arguments, train_dataset=samples())
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

@@ -17,6 +17,7 @@
 #include "fission/regions.h"
 #include "fission/scale.h"
 #include "fission/unfold.h"
+#include "pipeline/label_neighbours.h"
 #include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/remat.h"
@@ -39,11 +40,10 @@ bool is_better(const Candidate& a, const Candidate& b) {
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
-         double below_seconds, const LabelMutations& may)
+         double below_seconds)
       : step_(step),
         options_(options),
         tuning_(tuning),
-        may_(may),
         best_seconds_(below_seconds),
         budget_bytes_(*options.budget_bytes),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
@@ -66,14 +66,14 @@ class Search {
     found.front().seconds = all_.front().least_seconds;
     may_cut_ = false;
     budget_bytes_ -= budget_bytes_ / tuning_.tight_share;
-    for (int64_t parts = 2; found.size() <= most && !is_done(); parts += 1 + parts / 4) {
-      const std::optional<Labels> labels = with_parts({}, parts);
-      if (!labels) break;
+    for (int64_t parts = 2; parts <= most_parts() && found.size() <= most && !is_done();
+         parts += 1 + parts / 4) {
+      const Labels labels = {.parts = parts};
       best_seconds_ = kAnyTime;  // what takes longer may be what fits
-      LT_RETURN_IF_ERROR(look_at(*labels, given_));
+      LT_RETURN_IF_ERROR(look_at(labels, given_));
       const State& state = all_.back();
-      if (state.candidate.labels != *labels || !state.candidate.fits) continue;
-      LT_ASSIGN(const auto levels, reader_->levels(*labels));
+      if (state.candidate.labels != labels || !state.candidate.fits) continue;
+      LT_ASSIGN(const auto levels, reader_->levels(labels));
       found.push_back(state.candidate);
       found.back().starts.push_back(unfolded(levels, state.runs));
     }
@@ -102,7 +102,12 @@ class Search {
     LT_RETURN_IF_ERROR(pose());
     LT_RETURN_IF_ERROR(find_regions());
     LT_RETURN_IF_ERROR(look_at({}, given_));
-    for (int late = 0; !open_.empty() && late < tuning_.late_searches && !is_done();) {
+    bool has_looked_at_even = false;
+    for (int late = 0; late < tuning_.late_searches && !is_done();) {
+      const bool finds_nothing = searches_without_ >= tuning_.searches_without && !best_;
+      if ((finds_nothing || open_.empty()) && !std::exchange(has_looked_at_even, true) && !best_)
+        LT_RETURN_IF_ERROR(look_at_even());
+      if (open_.empty()) break;
       const size_t at = open_.top().second;
       open_.pop();
       if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(all_[at], tuning_.remat_units));
@@ -110,7 +115,7 @@ class Search {
       late += is_full ? 1 : 0;
       const std::vector<SchedOpId> order = all_[at].order;
       if (is_full) continue;
-      for (const Labels& labels : neighbours(all_[at].candidate.labels))
+      for (const Labels& labels : neighbours_->of(all_[at].candidate.labels, options_.mutations))
         if (!is_done()) LT_RETURN_IF_ERROR(look_at(labels, order));
     }
     return look_closer();
@@ -159,9 +164,12 @@ class Search {
     return {};
   }
 
+  int64_t most_parts() const { return std::min(axis_class_.least_extent, tuning_.most_parts); }
+
   Status find_regions() {
-    LT_ASSIGN(regions_, fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
-    around_ = regions_around();
+    LT_ASSIGN(const std::vector<fission::Region> regions,
+              fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
+    neighbours_.emplace(step_, regions, most_parts(), tuning_.most_parts, tuning_.factors);
     return {};
   }
 
@@ -286,24 +294,72 @@ class Search {
   // What of a state is known without a search.
   Status look_at(const Labels& labels, const std::vector<SchedOpId>& order) {
     if (!seen_.insert(fission::print(labels)).second) return {};
+    LT_ASSIGN(std::optional<State> made, judged(labels, order));
+    if (made) keep(std::move(*made));
+    return {};
+  }
+
+  // None where a level changes nothing.
+  Result<std::optional<State>> judged(const Labels& labels, const std::vector<SchedOpId>& order) {
     const auto levels = reader_->levels(labels);
-    if (!levels) return {};
+    if (!levels) return std::nullopt;
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return {};
-    State& made = all_.emplace_back();
+    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return std::nullopt;
+    State made;
     made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
     made.candidate.seconds = made.once_seconds = made.least_seconds =
         std::accumulate(seconds.begin(), seconds.end(), 0.0);
-    if (made.least_seconds >= best_seconds_) return {};  // dominated: never expanded
     made.order = order;
-    bound(scale_->problem(*levels, cuts, seconds), made);
-    if (made.candidate.fits) {
-      made.runs = order;
+    if (made.once_seconds < best_seconds_) bound(scale_->problem(*levels, cuts, seconds), made);
+    return made;
+  }
+
+  // One that is no faster than the best, each op once, is dominated: never expanded.
+  void keep(State made) {
+    const bool is_open = made.once_seconds < best_seconds_;
+    all_.push_back(std::move(made));
+    if (is_open) open(all_.size() - 1);
+  }
+
+  void open(size_t at) {
+    State& made = all_[at];
+    if (made.candidate.fits && made.runs.empty()) {
+      made.runs = made.order;
       best_seconds_ = made.candidate.seconds;
-      best_ = all_.size() - 1;
+      best_ = at;
     }
-    open_.push({key_of(made), all_.size() - 1});
+    open_.push({key_of(made), at});
+  }
+
+  // Where the first searches found nothing: even parts, twice as many each time and half as many
+  // more, by their bounds until one fits. From neighbour to neighbour the search may not come to
+  // it: levels within few parts can have lower bounds than more parts, and there are more of them
+  // than states.
+  Status look_at_even() {
+    std::vector<State> even;
+    const int64_t most = most_parts();
+    std::set<int64_t> numbers = {most};
+    for (int64_t parts = 2; parts <= most; parts *= 2)
+      numbers.insert({parts, std::min(most, parts * 3 / 2)});
+    for (const int64_t parts : numbers) {
+      if (parts < 2 || is_done()) continue;
+      LT_ASSIGN(std::optional<State> made, judged({.parts = parts}, given_));
+      if (made) even.push_back(*std::move(made));
+    }
+    std::stable_sort(even.begin(), even.end(),
+                     [](const State& a, const State& b) { return key_of(a) < key_of(b); });
+    for (State& state : even) {
+      all_.push_back(std::move(state));
+      if (is_promising(all_.back())) LT_RETURN_IF_ERROR(search(all_.back(), tuning_.remat_units));
+      if (!all_.back().candidate.fits) {  // as if it had not been looked at
+        all_.pop_back();
+        continue;
+      }
+      seen_.insert(fission::print(all_.back().candidate.labels));
+      open(all_.size() - 1);
+      break;
+    }
     return {};
   }
 
@@ -330,19 +386,6 @@ class Search {
       sequence.push_back(scaled_op[op]);
     }
     return sequence;
-  }
-
-  // One in whose parts no op runs, or with no more than those around: the same labels are there
-  // without it.
-  static bool has_idle_level(const fission::Levels& levels, const IdVector<OpId, int>& as_cut) {
-    std::vector<char> is_used(levels.levels.size(), 0);
-    for (const int level : as_cut)
-      if (level != fission::Levels::kOutside) is_used[static_cast<size_t>(level)] = 1;
-    for (size_t level = 1; level < levels.levels.size(); ++level) {
-      const auto parent = static_cast<size_t>(levels.levels[level].parent);
-      if (!is_used[level] || levels.levels[level].parts == levels.levels[parent].parts) return true;
-    }
-    return false;
   }
 
   // By a known order: where it fits, each op once is the least there is; where it does not, the
@@ -479,69 +522,6 @@ class Search {
                               (candidate.seconds - made.once_seconds) / proven);
   }
 
-  // ---- neighbours
-
-  // With these parts of the whole class; what is deeper has the next multiple of them.
-  std::optional<Labels> with_parts(Labels labels, int64_t parts) const {
-    if (parts < 1 || parts > std::min(axis_class_.least_extent, tuning_.most_parts))
-      return std::nullopt;
-    labels.parts = parts;
-    for (fission::Nest& nest : labels.nests) nest.parts = (nest.parts + parts - 1) / parts * parts;
-    std::erase_if(labels.nests, [&](const fission::Nest& nest) { return nest.parts == parts; });
-    return labels;
-  }
-
-  std::vector<Labels> neighbours(const Labels& labels) const {
-    std::vector<Labels> made;
-    if (may_.outer)
-      for (const int64_t parts : {labels.parts - 1, labels.parts + 1, labels.parts * 2,
-                                  labels.parts * 3 / 2, labels.parts / 2})
-        if (parts != labels.parts)
-          if (auto next = with_parts(labels, parts)) made.push_back(std::move(*next));
-    for (size_t region = 0; region < regions_.size(); ++region) mutate(labels, region, made);
-    return made;
-  }
-
-  // The labels in which one region's own parts change.
-  void mutate(const Labels& labels, size_t region, std::vector<Labels>& made) const {
-    const std::string& head = name_of(region);
-    const auto nest = std::find_if(labels.nests.begin(), labels.nests.end(),
-                                   [&](const fission::Nest& one) { return one.head == head; });
-    const bool has_own = nest != labels.nests.end();
-    Labels without = labels;
-    std::erase_if(without.nests, [&](const fission::Nest& one) { return one.head == head; });
-    if (has_own && may_.disable) made.push_back(without);
-    if (has_own && may_.lift && around_[region]) add(without, *around_[region], nest->parts, made);
-    if (has_own ? !may_.mutate : !may_.enable) return;
-    for (const int64_t factor : tuning_.factors) add(without, region, labels.parts * factor, made);
-  }
-
-  // With so many parts in all of a region that has none of its own.
-  void add(Labels with, size_t region, int64_t parts, std::vector<Labels>& made) const {
-    const std::string& head = name_of(region);
-    if (std::any_of(with.nests.begin(), with.nests.end(),
-                    [&](const fission::Nest& one) { return one.head == head; }))
-      return;
-    with.nests.push_back({head, parts});
-    std::sort(with.nests.begin(), with.nests.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.parts, a.head) < std::tie(b.parts, b.head);
-    });
-    if (with.nests.back().parts <= tuning_.most_parts) made.push_back(std::move(with));
-  }
-
-  const std::string& name_of(size_t region) const { return step_.op(regions_[region].head).name; }
-
-  // By region: the least one that contains it.
-  std::vector<std::optional<size_t>> regions_around() const {
-    std::vector<std::optional<size_t>> around(regions_.size());
-    for (size_t inner = 0; inner < regions_.size(); ++inner)
-      for (size_t outer = 0; outer < regions_.size(); ++outer) {  // the largest come first
-        const std::vector<OpId>& ops = regions_[outer].ops;
-        if (std::binary_search(ops.begin(), ops.end(), regions_[inner].head)) around[inner] = outer;
-      }
-    return around;
-  }
-
   // Smaller is better: those that may fit by their bound, the others by their peak.
   using Key = std::tuple<bool, double, int64_t>;
   static Key key_of(const State& state) {
@@ -554,7 +534,6 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
-  const LabelMutations& may_;
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;
@@ -564,8 +543,7 @@ class Search {
   std::optional<fission::PartSeconds> seconds_;
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
-  std::vector<fission::Region> regions_;
-  std::vector<std::optional<size_t>> around_;
+  std::optional<LabelNeighbours> neighbours_;
   std::vector<SchedOpId> given_;  // the best order of the whole step
   std::vector<State> all_;
   std::set<std::string> seen_;
@@ -581,20 +559,19 @@ class Search {
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning,
-                                                double below_seconds,
-                                                const LabelMutations& mutations) {
-  return Search(step, options, tuning, below_seconds, mutations).run();
+                                                double below_seconds) {
+  return Search(step, options, tuning, below_seconds).run();
 }
 
 Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, kAnyTime, {}).even_ones(most);
+  return Search(step, options, tuning, kAnyTime).even_ones(most);
 }
 
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
                             double below_seconds, const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, below_seconds, {}).finds_any();
+  return Search(step, options, tuning, below_seconds).finds_any();
 }
 
 }  // namespace lowtide::pipeline

@@ -4,11 +4,8 @@
 // the budget the closure cut's bound, and where the bound is not worse than the best so far a short
 // retention search.
 //
-// A state's neighbours change one level. MAGIS's four mutations of an F-Tree are all there (section
-// 4.2): a region gets parts of its own (enable), in any of several numbers at once; loses them
-// (disable); hands them to the region around it (lift); has more or fewer (mutate). Beside them the
-// whole class runs in more or fewer parts (outer). Their time alone, each op once, prunes them. The
-// order of work depends on counted work only.
+// A state's neighbours change one level (label_neighbours.h). Their time alone, each op once,
+// prunes them. The order of work depends on counted work only.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -27,11 +24,6 @@
 #include "pipeline/optimize.h"
 
 namespace lowtide::pipeline {
-
-// Which neighbours a state has; each can be left out to see what it is worth (bench/labels.cc).
-struct LabelMutations {
-  bool outer = true, enable = true, disable = true, lift = true, mutate = true;
-};
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct LabelSearchTuning {
@@ -98,8 +90,7 @@ inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning = {},
-                                                double below_seconds = kAnyTime,
-                                                const LabelMutations& mutations = {});
+                                                double below_seconds = kAnyTime);
 
 // The whole step, and behind it even parts that are estimated to keep the budget with some room and
 // each op once: from the fewest on, at most so many of them. No search, and no state of the one

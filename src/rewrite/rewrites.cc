@@ -35,6 +35,11 @@ Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
   return RewriteResult{std::move(report.graph), report.changed};
 }
 
+Result<RewriteResult> direct_slices(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, direct_slice_rules()));
+  return RewriteResult{std::move(report.graph), report.changed};
+}
+
 Result<RewriteResult> reassociate(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(RulesReport report, apply_rules(graph, algebra_rules()));
   return RewriteResult{std::move(report.graph), report.changed};
@@ -95,6 +100,13 @@ constexpr Rewrite kRewrites[] = {
                "that a causal mask lets it see; runs by default with --query-blocks; less memory, "
                "of causal attention less time; sums may round otherwise",
      .run = query_blocks},
+    {.name = "direct-slices",
+     .in_training_blocks = true,
+     .on_step = true,
+     .effect = "slices of slices are cut from the whole, so that each can be made again by itself; "
+               "runs by default with --query-blocks in training; the same bits and time, less "
+               "memory where ops run again, otherwise maybe more",
+     .run = direct_slices},
     {.name = "common-ops",
      .by_default = true,
      .on_step = true,
@@ -177,7 +189,9 @@ Status check(const RewriteChoice& choice) {
 bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, const RewriteContext& context) {
   if (names(choice.without, rewrite.name)) return false;
   return rewrite.by_default || (rewrite.in_parts && context.in_parts) ||
-         (rewrite.in_blocks && context.query_blocks > 1) || names(choice.with, rewrite.name);
+         (rewrite.in_blocks && context.query_blocks > 1) ||
+         (rewrite.in_training_blocks && context.query_blocks > 1 && context.training) ||
+         names(choice.with, rewrite.name);
 }
 
 }  // namespace lowtide::rewrite

@@ -1,5 +1,6 @@
 """The benchmarks fail where a promise is broken, and say which: run against a program that answers what a test wants."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -17,6 +18,9 @@ PROGRAM = """#!{python}
 import json, sys
 answers = json.loads({answers!r})
 code, outcome = answers[sys.argv[1]]
+for flag, other in outcome.pop("with", {{}}).items():
+    if flag in sys.argv:
+        outcome = other
 if "-o" in sys.argv and "writes" in outcome:
     with open(sys.argv[sys.argv.index("-o") + 1], "w") as file:
         json.dump(outcome["writes"], file)
@@ -389,6 +393,39 @@ def test_memory_against_time_of_a_small_step(tmp_path):
         assert 0 < found[row]["extra"] and (found[row]["bound"] or 0) <= found[row]["extra"] + 1e-6, row
     assert found["recompute"]["extra"] <= min(found[m]["extra"] for m in ("chen", "dtr", "xla", "pofo")) + 0.1
     assert "figure 11, tiny" in result.stdout and (pictures / "figure_11_tiny.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("seconds, words", [(1.04, "without moves 0.500 (+10 %), 0.500 (+5 %)"), (1.08, "without moves 0.500 (+10 %), 0.950 (+5 %)")])
+def test_the_least_ratio_within_a_time_is_asked_for(tmp_path, seconds, words):
+    pytest.importorskip("onnx")
+    sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
+    within = {**GOOD_STEP, "predicted_step_seconds": seconds, "lower_bound_seconds": 1.0}
+    whole = {**GOOD_STEP, "arena_bytes": 190, "predicted_step_seconds": 1.0, "lower_bound_seconds": 1.0}
+    answers = {**MAGIS_ANSWERS, "plan": (0, {**whole, "with": {"--slowdown": within}})}
+    result = bench(tmp_path, "magis", answers, "--models", "tiny", "--ratios", "0.5", "--rows", "order", "--least", "auto", "--figures")
+    assert words in result.stdout, result.stdout + result.stderr
+    is_over = seconds > 1.05  # what is handed out is in time
+    assert result.returncode == is_over and ("tiny, auto, +5 %, ratio None: 8.0000 % extra, 5 % are allowed" in result.stdout) == is_over
+
+
+def test_the_least_ratio_of_pieces_is_that_of_all_their_plans(tmp_path):
+    pytest.importorskip("onnx")
+    sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
+    from magis_cells import Cell
+
+    def cell(row: str, ratio: float | None, extra: float, arena: int) -> dict:
+        return dataclasses.asdict(Cell(row, "1", ratio, extra=extra, bound=0.0, arena_bytes=arena, peak_before_bytes=200, once_seconds=1.0, ops=3))
+    whole = cell("order only", None, 0.0, 190)
+    bisected = {"": [0.35, 0.95], "swap": [0.35, 0.95]}
+    pieces = []
+    # The last one was not bisected; its plans count, but the one of 20 percent of extra time.
+    for least, cells in (({}, [cell("auto", 0.5, 4.0, 90)]), (bisected, [cell("recompute", 0.4, 9.0, 70)]),
+                         ({}, [cell("auto", 0.3, 20.0, 60), cell("auto, swap", 0.3, 4.5, 58)])):
+        content = {"effort": 1, "cost_model": "roofline", "ratios": [0.5], "figures": {}, "workloads": {"tiny": {"least": least, "cells": [whole, *cells]}}}
+        pieces.append(tmp_path / f"{len(pieces)}.json")
+        pieces[-1].write_text(json.dumps(content))
+    merged = run_magis("--merge", *pieces, "--figures")
+    assert "least ratios: without moves 0.350 (+10 %), 0.450 (+5 %); swap 0.290 (+10 %), 0.290 (+5 %)" in merged.stdout, merged.stdout + merged.stderr
 
 
 def test_pieces_are_put_together(tmp_path):

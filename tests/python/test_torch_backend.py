@@ -219,6 +219,40 @@ def test_a_trainer_of_hugging_face_trains_as_in_eager_mode(capsys):
     assert "1 plan, arena" in capsys.readouterr().out
 
 
+TRAINERS = [{"gradient_accumulation_steps": 2}, {"gradient_checkpointing": True}, {"bf16": True},
+            {"dataloader_drop_last": False, "per_device_train_batch_size": 3}]
+
+
+@pytest.mark.skipif(not os.environ.get("LOWTIDE_LONG"), reason="long")
+@pytest.mark.parametrize("arguments", TRAINERS, ids=lambda them: next(iter(them)))
+def test_what_a_trainer_may_be_told_beside(arguments, tmp_path, monkeypatch):
+    for name in ("transformers", "accelerate"):
+        pytest.importorskip(name)
+    monkeypatch.syspath_prepend(str(ROOT / "examples/pytorch"))
+    trainer = importlib.import_module("trainer")
+    model, other = trainer.network(), trainer.network()
+    for m in (model, other):
+        for layer in m.modules() if "bf16" in arguments else ():
+            if isinstance(layer, nn.Dropout):
+                layer.p = 0.0  # under autocast its gradients are not eager mode's bits, in no backend
+    model.compile(backend=backend.lowtide, options={"budget": "90%", **OPTIONS}, dynamic=False)
+    assert trainer.trained(model, str(tmp_path), **arguments) == trainer.trained(other, str(tmp_path), **arguments)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    shapes = 2 if "dataloader_drop_last" in arguments else 1
+    assert len(backend.last_plans) == shapes, "one for each size of batch"
+
+
+def test_training_arguments_take_no_backend_that_accelerate_does_not_list(tmp_path):
+    for name in ("transformers", "accelerate"):
+        pytest.importorskip(name)
+    register()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "examples/pytorch"))
+        trainer = importlib.import_module("trainer")
+    with pytest.raises(ValueError, match="'LOWTIDE' is not a valid DynamoBackend"):
+        trainer.trained(trainer.network(), str(tmp_path), torch_compile_backend="lowtide")
+
+
 def test_evaluation_takes_the_same_backend():
     register()
     model, batch, loss_fn = build("resnet")

@@ -108,6 +108,19 @@ def small(dropout=0.0, rows=8):
     return model, (torch.randn(rows, 6, dtype=torch.float64), torch.randint(0, 4, (rows,)))
 
 
+def test_one_arena_at_a_time_and_what_lies_beside_it_is_said():
+    model, batch = small()
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["adamw"](model.parameters()), OPTIMIZERS["adamw"](other.parameters())
+    step = lowtide.compile_step(model, entropy, mine, batch, engine="native", effort=0.1)
+    for rows in (8, 12, 8):
+        given = small(rows=rows)[1]
+        assert_follows(step, model, mine, other, its, entropy, given, steps=1)
+        assert [ready.session is not None for ready in step._ready.values()].count(True) == 1
+        assert step._now.session is not None and step.memory.held_bytes == step.memory.arena_bytes
+        assert step.memory.kept_bytes == given[0].nbytes + given[1].nbytes + 8
+
+
 def test_learning_rates_and_groups_are_those_of_now():
     model, batch = small()
     other = copy.deepcopy(model)
@@ -193,7 +206,7 @@ def test_networks_with_dropout_train_and_follow_the_seed(name):
 def test_a_loss_that_is_not_finite_changes_nothing():
     model, batch = small()
     mine = OPTIMIZERS["adamw"](model.parameters())
-    step = lowtide.compile_step(model, entropy, mine, batch, engine="native", check_finite=True)
+    step = lowtide.compile_step(model, entropy, mine, batch, engine="native", check_finite="loss")
     step(batch)
     before = copy.deepcopy([model.state_dict(), mine.state_dict()["state"]])
     with pytest.raises(FloatingPointError, match="not finite") as raised:
@@ -237,6 +250,40 @@ def test_what_cannot_be_run_is_refused_by_name_and_auto_falls_back():
             lowtide.compile_step(model, entropy, optimizer(model.parameters()), batch, engine="native", **options)
     with pytest.raises(lowtide.Usage, match="none of torch, native, auto"):
         lowtide.compile_step(model, entropy, OPTIMIZERS["sgd"](model.parameters()), batch, engine="eager")
+
+
+@pytest.mark.parametrize("make", [lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
+                                  lambda m: torch.optim.AdamW(m.parameters(), lr=0.01)], ids=["sgd", "adamw"])
+def test_a_state_that_was_taken_away_is_made_anew(make):
+    torch.manual_seed(0)
+    model, batch = nn.Linear(8, 3).double(), torch.randn(4, 8, dtype=torch.float64)
+    other = copy.deepcopy(model)
+    mine, its = make(model), make(other)
+    step = lowtide.compile_step(model, lambda m, x: m(x).square().mean(), mine, batch, engine="native", effort=0.1)
+    for _ in range(2):
+        for _ in range(2):
+            torch.testing.assert_close(step(batch), eager_step(other, lambda m, x: m(x).square().mean(), its, batch))
+        torch.testing.assert_close(model.weight, other.weight)
+        mine.state.clear()
+        its.state.clear()
+
+
+@pytest.mark.parametrize("where", ["loss", "part", "around"])
+def test_autocast_is_refused_by_name_wherever_it_stands(where):
+    """Its casts are in no op of an exported program: a step without them would train on, in f32."""
+    model, batch = nn.Linear(8, 3), (torch.randn(4, 8), torch.randint(0, 3, (4,)))
+
+    def loss_fn(model, b):
+        with torch.autocast("cpu", torch.bfloat16, enabled=where != "around"):
+            y = model(b[0])
+            if where == "loss":
+                return F.cross_entropy(y, b[1])
+        return F.cross_entropy(y.float(), b[1])
+
+    with torch.autocast("cpu", torch.bfloat16, enabled=where == "around"):
+        with pytest.raises(lowtide.Unsupported, match="autocast is not there in the native engine"):
+            lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), batch, engine="native",
+                                 effort=0.1)
 
 
 def test_what_the_door_would_take_for_something_else_is_refused():

@@ -13,6 +13,7 @@ import lowtide
 from lowtide.pytorch import axes, planning, row_graph, samples
 from lowtide.pytorch.calls import read_calls
 from lowtide.pytorch.options import StepOptions
+from lowtide.pytorch.step import Step
 
 nn, F = torch.nn, torch.nn.functional
 LONG = os.environ.get("LOWTIDE_LONG")
@@ -257,11 +258,10 @@ def test_any_labels_of_a_drawn_network_compute_what_eager_mode_does(seed):
         if cut.parts > 1:
             break
     planned = planning.make_plan(cut, "drawn", options)
-    step = lowtide.pytorch.step.Step.__new__(lowtide.pytorch.step.Step)
-    step._model, step._loss_fn, step._optimizer, step._options = model, loss_fn, mine, options
-    step._ready, step.memory, step.why = {}, lowtide.pytorch.step.Memory(), ""
+    step = Step.__new__(Step)
+    step._begin(model, loss_fn, mine, options)
     step._now = step._make_ready(planned)
-    step._ready[step._signature(*torch.utils._pytree.tree_flatten(batch))] = step._now
+    step._ready[step._read(batch)[1]] = step._now
     assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9, steps=2)
 
 

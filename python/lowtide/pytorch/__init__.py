@@ -1,5 +1,6 @@
 """The PyTorch front end: a captured training step, planned by the library, run by PyTorch's own kernels.
 
+    batches.py      a batch as tensors, and what else a plan holds for
     known.py        values that are known while a step is traced
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     dynamo.py       a second way to trace: what looks into tensors

@@ -1,8 +1,8 @@
 """Every allocation of a planned step at its planned address: the allocator of cpu_allocator.cpp, built when needed.
 
 It is compiled against the installed torch (about two seconds, once for each version of torch and of this package) and
-kept in the cache folder. Where no compiler is on hand, `allocator()` is None: steps then free every value after its
-last use, and PyTorch's allocator puts it where it likes.
+kept in the cache folder; where that cannot be written, every process builds its own. Where no compiler is on hand,
+`allocator()` is None: steps then free every value after its last use, and PyTorch's allocator puts it where it likes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ctypes import POINTER, c_int, c_int64, c_void_p
 
 import torch
 
-from ..cache import folder
+from .. import cache
 
 SOURCE = pathlib.Path(__file__).with_name("cpu_allocator.cpp")
 
@@ -34,9 +34,11 @@ class Allocator:
         for name, result, arguments in (
                 ("lt_install", c_int, []), ("lt_record_begin", None, []),
                 ("lt_record_end", c_int64, [pointer, c_int64]), ("lt_recorded_id", c_int64, [c_void_p]),
-                ("lt_arena_make", c_void_p, [c_int64, pointer, pointer, c_int64, pointer, c_int64]),
-                ("lt_arena_free", None, [c_void_p]), ("lt_arena_base", c_void_p, [c_void_p]),
-                ("lt_step_begin", None, [c_void_p]), ("lt_mark", None, [c_int64]), ("lt_step_end", None, [pointer])):
+                ("lt_arena_make", c_void_p, [c_int64]), ("lt_arena_free", None, [c_void_p]),
+                ("lt_arena_base", c_void_p, [c_void_p]), ("lt_arena_trim", None, [c_void_p, c_int64]),
+                ("lt_lists_make", c_void_p, [pointer, pointer, c_int64, pointer, c_int64]),
+                ("lt_lists_free", None, [c_void_p]),
+                ("lt_step_begin", None, [c_void_p, c_void_p]), ("lt_mark", None, [c_int64]), ("lt_step_end", None, [pointer])):
             function = getattr(self.library, name)
             function.restype, function.argtypes = result, arguments
         self.installed = bool(self.library.lt_install())
@@ -58,10 +60,10 @@ class Allocator:
         return self.library.lt_recorded_id(address) if address else 0
 
 
-class Arena:
-    """Memory for the values that a step makes, and the lists of its allocations, part by part."""
+class Lists:
+    """The allocations of one plan, part by part: (bytes, offset into the arena)."""
 
-    def __init__(self, allocator: Allocator, size: int, parts: list[list[tuple[int, int]]]) -> None:
+    def __init__(self, allocator: Allocator, parts: list[list[tuple[int, int]]]) -> None:
         def numbers(values: list[int]) -> ctypes.Array:
             return (c_int64 * max(1, len(values)))(*values)
 
@@ -69,21 +71,52 @@ class Arena:
         for part in parts:
             begins.append(begins[-1] + len(part))
         flat = [pair for part in parts for pair in part]
-        self.allocator, self.bytes = allocator, size
-        self.handle = allocator.library.lt_arena_make(
-            size, numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
-        if not self.handle:
-            raise MemoryError(f"no room for an arena of {size} bytes")
-        self.mark = allocator.library.lt_mark
-        self.count = len(flat)
+        self.library = allocator.library
+        self.handle = self.library.lt_lists_make(
+            numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
 
     def __del__(self) -> None:
         handle, self.handle = getattr(self, "handle", None), None
         if handle:
+            self.library.lt_lists_free(handle)
+
+
+class Arena:
+    """Memory for the values that a step makes. The plans of all shapes of batch share it: it is as large as the largest
+    needs, and what a smaller one leaves unused can be given back for as long."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator, self.bytes, self.handle = allocator, 0, None
+        self.touched = 0  # bytes for which the system may have given memory
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        handle, self.handle, self.bytes, self.touched = getattr(self, "handle", None), None, 0, 0
+        if handle:
             self.allocator.library.lt_arena_free(handle)
 
-    def begin(self) -> None:
-        self.allocator.library.lt_step_begin(self.handle)
+    def fit(self, size: int) -> None:
+        """Makes it as large as a plan needs: the old memory goes first."""
+        if self.handle and size <= self.bytes:
+            return
+        self.close()
+        self.handle = self.allocator.library.lt_arena_make(size)
+        if not self.handle:
+            raise MemoryError(f"no room for an arena of {size} bytes")
+        self.bytes = size
+
+    def trim(self, kept: int) -> None:
+        """The memory behind the first `kept` bytes goes back to the system until it is written again."""
+        if self.handle and self.touched > kept:
+            self.allocator.library.lt_arena_trim(self.handle, kept)
+            self.touched = kept
+
+    def begin(self, lists: Lists, size: int) -> None:
+        """A step of a plan that needs `size` bytes."""
+        self.touched = max(self.touched, size)
+        self.allocator.library.lt_step_begin(self.handle, lists.handle)
 
     def end(self) -> tuple[int, int, int, int]:
         """Allocations at planned addresses, others, bytes of the largest other, end of the highest address given."""
@@ -108,22 +141,31 @@ def _command(build: list[str], target: pathlib.Path) -> list[str]:
             f"-I{root}/include", str(SOURCE), "-o", str(target), f"-L{root}/lib", "-lc10", f"-Wl,-rpath,{root}/lib"]
 
 
-def _built() -> pathlib.Path | None:
-    """The library in the cache, built if it is not there."""
-    build = compiler()
+def _name() -> str:
+    """Of the library in the cache."""
     version = hashlib.sha256(SOURCE.read_bytes() + torch.__file__.encode()).hexdigest()[:16]
-    path = folder() / f"cpu-allocator-torch-{torch.__version__}-{version}.so"
-    if path.exists():
-        return path
+    return f"cpu-allocator-torch-{torch.__version__}-{version}.so"
+
+
+def _opened(path: pathlib.Path) -> Allocator | None:
+    """None where it cannot be opened, or is not what its name says."""
+    try:
+        return Allocator(path)
+    except (OSError, AttributeError):
+        return None
+
+
+def _built() -> Allocator | None:
+    """Built, kept in the cache if that takes it, and opened. None without a compiler that can build it."""
+    build = compiler()
     if build is None:
         return None
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        made = pathlib.Path(scratch) / path.name
+    with tempfile.TemporaryDirectory() as scratch:
+        made = pathlib.Path(scratch) / _name()
         done = subprocess.run(_command(build, made), capture_output=True, text=True)
         if done.returncode != 0:
             return None
-        made.replace(path)
-    return path
+        return _opened(cache.store_library(_name(), made) or made)  # once opened, a library needs its file no more
 
 
 @functools.cache
@@ -131,8 +173,6 @@ def allocator() -> Allocator | None:
     """The allocator, in place; None where it cannot be (no compiler, or an allocator that nothing can be put upon)."""
     if os.environ.get("LOWTIDE_ALLOCATOR") == "0":
         return None
-    path = _built()
-    if path is None:
-        return None
-    made = Allocator(path)
-    return made if made.installed else None
+    kept = cache.load_library(_name())
+    made = (_opened(kept) if kept is not None else None) or _built()
+    return made if made is not None and made.installed else None

@@ -13,6 +13,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
@@ -27,7 +28,10 @@ struct Arena {
   char* base = nullptr;
   size_t bytes = 0;
   std::atomic<int64_t> live{0};  // allocations that lie in it; the owner counts as one
-  // Of part i: the allocations from begins[i] to begins[i + 1].
+};
+
+// Of one plan. Of part i: the allocations from begins[i] to begins[i + 1].
+struct Lists {
   std::vector<int64_t> sizes, offsets, begins;
 };
 
@@ -44,6 +48,7 @@ struct Event {
 
 c10::Allocator* before = nullptr;
 thread_local Arena* current = nullptr;
+thread_local const Lists* lists = nullptr;
 thread_local int64_t cursor = 0, end = 0;
 thread_local Counts counts;
 thread_local bool recording = false;
@@ -90,9 +95,9 @@ class PlannedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0 || (current == nullptr && !recording)) return before->allocate(bytes);
     if (recording) return record(bytes);
-    if (cursor < end && current->sizes[cursor] == static_cast<int64_t>(bytes)) {
-      char* data = current->base + current->offsets[cursor];
-      const auto top = current->offsets[cursor] + static_cast<int64_t>(bytes);
+    if (cursor < end && lists->sizes[cursor] == static_cast<int64_t>(bytes)) {
+      char* data = current->base + lists->offsets[cursor];
+      const auto top = lists->offsets[cursor] + static_cast<int64_t>(bytes);
       if (top > counts.top) counts.top = top;
       ++counts.planned;
       ++current->live;
@@ -156,9 +161,8 @@ int64_t lt_recorded_id(void* data) {
   return found == recorded.end() ? 0 : found->second;
 }
 
-// An arena with `parts` lists of allocations, `count` in all. Null: no memory.
-void* lt_arena_make(int64_t bytes, const int64_t* sizes, const int64_t* offsets, int64_t count,
-                    const int64_t* begins, int64_t parts) {
+// Null: no memory.
+void* lt_arena_make(int64_t bytes) {
   auto* arena = new Arena;
   arena->bytes = static_cast<size_t>(bytes > 0 ? bytes : 1);
   void* base = mmap(nullptr, arena->bytes, PROT_READ | PROT_WRITE,
@@ -169,9 +173,6 @@ void* lt_arena_make(int64_t bytes, const int64_t* sizes, const int64_t* offsets,
   }
   arena->base = static_cast<char*>(base);
   arena->live = 1;
-  arena->sizes.assign(sizes, sizes + count);
-  arena->offsets.assign(offsets, offsets + count);
-  arena->begins.assign(begins, begins + parts + 1);
   const std::lock_guard<std::mutex> lock(guard);
   arenas.push_back(arena);
   return arena;
@@ -187,15 +188,39 @@ void* lt_arena_base(void* handle) {
   return static_cast<Arena*>(handle)->base;
 }
 
-void lt_step_begin(void* handle) {
-  current = static_cast<Arena*>(handle);
+// The system takes back the memory of the bytes from `kept`, of whole pages; they stay addresses.
+void lt_arena_trim(void* handle, int64_t kept) {
+  auto* arena = static_cast<Arena*>(handle);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t from = (static_cast<size_t>(kept) + page - 1) / page * page;
+  if (from < arena->bytes) madvise(arena->base + from, arena->bytes - from, MADV_DONTNEED);
+}
+
+// The allocations of a plan: `parts` lists, `count` in all.
+void* lt_lists_make(const int64_t* sizes, const int64_t* offsets, int64_t count,
+                    const int64_t* begins, int64_t parts) {
+  auto* made = new Lists;
+  made->sizes.assign(sizes, sizes + count);
+  made->offsets.assign(offsets, offsets + count);
+  made->begins.assign(begins, begins + parts + 1);
+  return made;
+}
+
+void lt_lists_free(void* handle) {
+  delete static_cast<Lists*>(handle);
+}
+
+// The arena is at least as large as the plan's allocations reach.
+void lt_step_begin(void* arena, const void* of_plan) {
+  current = static_cast<Arena*>(arena);
+  lists = static_cast<const Lists*>(of_plan);
   cursor = end = 0;
   counts = {};
 }
 
 void lt_mark(int64_t part) {
-  cursor = current->begins[static_cast<size_t>(part)];
-  end = current->begins[static_cast<size_t>(part) + 1];
+  cursor = lists->begins[static_cast<size_t>(part)];
+  end = lists->begins[static_cast<size_t>(part) + 1];
 }
 
 // Four numbers, as Counts has them.

@@ -22,7 +22,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
-from .trace import Model, refusal, scalar_loss
+from . import frozen, hooks, streams
+from .batches import BatchSpec, tensors_of
+from .indices import IndexChecks, index_checks
+from .trace import Model, apart, refusal, scalar_loss
 
 FILE = "step.pt2"
 _PREFIX = "model."
@@ -31,13 +34,14 @@ _PREFIX = "model."
 class _Shell(torch.nn.Module):
     """loss_fn over the model, of the leaves of a batch; (loss, tensors of aux)."""
 
-    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: Any, accumulate: int, see: Callable) -> None:
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, spec: BatchSpec, accumulate: int,
+                 see: Callable) -> None:
         super().__init__()
         self.model = model
         self._loss_fn, self._spec, self._accumulate, self._see = loss_fn, spec, accumulate, see
 
     def forward(self, *leaves: torch.Tensor) -> Any:
-        batch = pytree.tree_unflatten(list(leaves), self._spec)
+        batch = self._spec.batch_of(list(leaves))
         losses, auxes = [], []
         for part in batch if self._accumulate > 1 else [batch]:
             loss, aux = scalar_loss(self._loss_fn(self.model, part))
@@ -63,12 +67,15 @@ class Exported:
     aux_spec: Any
     named: dict[str, str]  # value -> parameter or buffer of the model
     counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
+    indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
 
 
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
                 folder: pathlib.Path) -> Exported:
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
-    leaves, spec = pytree.tree_flatten(batch)
+    hooks.check(model.parameters, trained)
+    leaves, spec = tensors_of(batch)
+    leaves = apart(leaves)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
     wanted = set(trained)
@@ -76,9 +83,11 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with torch.enable_grad(), warnings.catch_warnings():
+        with torch.enable_grad(), hooks.refused(model.module), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            draws = frozen.Draws()
             program = torch.export.export(shell, tuple(leaves), strict=False)
+            draws.check()
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
@@ -93,7 +102,9 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
              aux_spec: Any) -> Exported:
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
+    _refuse_autocast(program)
     counts = _counts(program)
+    checks = index_checks(program, {_PREFIX + name: name for name in model.buffers})
     _check(program, outputs)
     _tie(program, shell)
     _leave_weights_out(program)
@@ -106,7 +117,15 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts)
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts, checks)
+
+
+def _refuse_autocast(program: ExportedProgram) -> None:
+    """Raises Unsupported. Its casts are no ops of the program, and would be left out."""
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes):
+        if node.target is torch.ops.higher_order.wrap_with_autocast and node.args[2]:
+            raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
 def _check(program: ExportedProgram, outputs: list[str]) -> None:

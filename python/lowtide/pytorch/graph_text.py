@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from . import kept
 from .calls import INPUT, MADE, Program
 from .measure import Measured, operands, results
 from .trace import BACKWARD, FORWARD, module_and_source
@@ -138,18 +139,23 @@ class _Writer:
                               f"update v{self.value[storage]} [0]")
             self.add_value(storage)
 
-    def write(self, title: str) -> GraphText:
+    def write(self, title: str, kept_bytes: int) -> GraphText:
         self.lines.append(f"graph {_quoted(title)} \"captured from PyTorch\"")
         self.given()
+        if kept_bytes > 0:
+            self.lines.append(f"given {_quoted(kept.NAME)} u8 [{kept_bytes}] parameter zero")
+            self.count += 1
         for index in range(len(self.units)):
             self.unit(index)
         self.graph.text = "\n".join(self.lines) + "\n"
         return self.graph
 
 
-def write_graph(program: Program, units: list[Unit], measured: list[Measured] | None, title: str) -> GraphText:
-    """The text. Without measurements neither seconds nor scratch: what a plan is kept by."""
-    return _Writer(program, units, measured).write(title)
+def write_graph(program: Program, units: list[Unit], measured: list[Measured] | None, title: str,
+                kept_bytes: int = 0) -> GraphText:
+    """The text. Without measurements neither seconds nor scratch: what a plan is kept by. `kept_bytes`: of what the step
+    keeps beside all this (kept.py)."""
+    return _Writer(program, units, measured).write(title, kept_bytes)
 
 
 assert UPDATE == "update", "phases are the words of the text form"

@@ -10,12 +10,14 @@ batch is copied into the arena, results are copied out of it.
 Results are those of eager mode up to rounding, not bit for bit: other kernels, another order of sums. Dropout draws from
 a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
 
-A step is done or not begun: kernels do not fail, Ctrl-C waits, and with check_finite a loss that is not finite ends the
-step before the first update, buffers as before (lowtide_session_run_if_finite).
+A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail, Ctrl-C waits,
+and with check_finite="loss" a loss that is not finite ends the step before the first update, buffers as before
+(lowtide_session_run_if_finite).
 """
 
 from __future__ import annotations
 
+import math
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -126,9 +128,14 @@ def _without_path(problem: Exception, path: pathlib.Path) -> str:
 
 
 def _refuse_options(options: StepOptions) -> None:
+    if options.check_finite is True:
+        raise Unsupported("check_finite=True, which looks at gradients too, is not there in the native engine; "
+                          "check_finite='loss' is, and engine='torch' has both")
     for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None), ("split", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")
+    if torch.is_autocast_enabled("cpu"):
+        raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
 class NativeStep(Step):
@@ -179,6 +186,7 @@ class NativeStep(Step):
 
     def _open(self, ready: _NativeReady) -> Session:
         if ready.session is None:
+            self.release()  # of other shapes: one arena at a time
             try:
                 ready.session = Session(ready.plan, list(ready.places), model_folder=ready.folder.name,
                                         threads=torch.get_num_threads())
@@ -190,7 +198,7 @@ class NativeStep(Step):
         return ready.session
 
     def release(self) -> None:
-        """Gives the arena back; the next step takes it again."""
+        """Gives the arena back, whichever shape it is for; the next step takes it again."""
         for ready in self._ready.values():
             if ready.session is not None:
                 ready.session.close()
@@ -226,7 +234,7 @@ class NativeStep(Step):
     def _tensor(ready: _NativeReady, place: tuple[str, str]) -> torch.Tensor:
         kind, name = place
         if kind != "tensor":
-            return ready.updates.optimizer.state[ready.model.parameters[name]][kind]
+            return ready.updates.state(name)[kind]
         found = ready.model.parameters.get(name)
         return ready.model.buffers[name] if found is None else found
 
@@ -252,7 +260,8 @@ class NativeStep(Step):
         return tensors
 
     def _feed(self, ready: _NativeReady, session: Session, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All that a step needs; the tensors that it changes."""
+        """All that a step needs; the tensors that it changes. Raises IndexError for a batch's index that is out of range."""
+        ready.exported.indices.check(ready.model, leaves)
         for name, held, found in exchanged(ready.model):
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
@@ -262,6 +271,7 @@ class NativeStep(Step):
                 plain = leaf.detach().contiguous()
                 session.set(name, plain.data_ptr(), plain.nbytes)
         for name in ready.updated:
+            ready.updates.state(name)  # made, if it is gone
             session.set_update(f"model.{name}", update_now(ready.updates, name, self._optimizer.state[
                 ready.model.parameters[name]]))
         if ready.random:
@@ -270,8 +280,8 @@ class NativeStep(Step):
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
-        leaves, spec = pytree.tree_flatten(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
@@ -282,7 +292,8 @@ class NativeStep(Step):
                 problem.add_note("lowtide: the model is as before the step")
                 raise problem
             self._after(ready, changed)
-            self.memory = Memory(ready.plan.arena_bytes - session.lent_bytes, session.lent_bytes)
+            arena, kept = ready.plan.arena_bytes - session.lent_bytes, self._kept_bytes(ready, leaves)
+            self.memory = Memory(arena, session.lent_bytes, kept, arena)
             outputs = [self._result(ready, session, name) for name in ("loss", *ready.exported.aux)]
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         leaves = [kept if out is None else out
@@ -290,6 +301,12 @@ class NativeStep(Step):
         if not leaves or all(leaf is None for leaf in leaves):
             return outputs[0]
         return outputs[0], pytree.tree_unflatten(leaves, ready.exported.aux_spec)
+
+    @staticmethod
+    def _kept_bytes(ready: _NativeReady, leaves: list[torch.Tensor]) -> int:
+        """Beside the plan: the caller's batch, which is copied into the arena, and results, which are copied out of it."""
+        results = [ready.outputs[name] for name in ("loss", *ready.exported.aux) if name is not None]
+        return sum(leaf.nbytes for leaf in leaves) + sum(math.prod(dims) * dtype.itemsize for dtype, dims in results)
 
     @staticmethod
     def _result(ready: _NativeReady, session: Session, name: str | None) -> torch.Tensor | None:
@@ -316,8 +333,8 @@ class NativeStep(Step):
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step that changes nothing."""
-        leaves, spec = pytree.tree_flatten(batch)
-        ready = self._now = self._ready.get(self._signature(leaves, spec)) or self._for(batch)
+        leaves, ready = self._for(batch)
+        self._now = ready
         state = torch.get_rng_state()
         with torch.no_grad():
             session = self._open(ready)

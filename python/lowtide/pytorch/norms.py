@@ -23,10 +23,11 @@ def squares_about(x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
     return (variance + (own - mean) ** 2) * (x.numel() // x.shape[1])
 
 
-def note_statistics(mean_so_far: torch.Tensor, variance_so_far: torch.Tensor, mean: torch.Tensor, squares: torch.Tensor, count: int,
-                    momentum: float) -> None:
-    mean_so_far.mul_(1 - momentum).add_(mean, alpha=momentum)
-    variance_so_far.mul_(1 - momentum).add_(squares, alpha=momentum / (count - 1))
+def note_statistics(mean_so_far: torch.Tensor, variance_so_far: torch.Tensor, mean: torch.Tensor,
+                    variance: torch.Tensor, momentum: float) -> None:
+    """One write each, as step.py counts them."""
+    mean_so_far.lerp_(mean, momentum)
+    variance_so_far.lerp_(variance, momentum)
 
 
 def gradient_of_x(gradient: torch.Tensor, x: torch.Tensor, scale: torch.Tensor | None, mean: torch.Tensor, inverse: torch.Tensor,
@@ -73,10 +74,12 @@ def _forward(program: Program, call: Call) -> list[Call]:
         instead_of(call, aten.div.Scalar, (Ref(squares), count), variance),
         instead_of(call, aten.add.Scalar, (Ref(variance), eps), shifted),
         instead_of(call, aten.rsqrt.default, (Ref(shifted),), inverse),
-        Call(aten.native_batch_norm.default, (x, scale, shift, Ref(mean), Ref(variance), False, 0.0, eps), {}, [y, None, None], True,
-             call.phase, call.place)]
+        Call(aten.native_batch_norm.default, (x, scale, shift, Ref(mean), Ref(variance), False, 0.0, eps), {},
+             [y, None, None], True, call.phase, call.place)]
     if call.hidden:
-        given = (mean_so_far, variance_so_far, Ref(mean), Ref(squares), count, momentum)
+        unbiased = _vector(program, mean)
+        given = (mean_so_far, variance_so_far, Ref(mean), Ref(unbiased), momentum)
+        made.append(instead_of(call, aten.div.Scalar, (Ref(squares), count - 1), unbiased))
         made.append(Call(note_statistics, given, {}, [], False, call.phase, call.place, writes=call.hidden))
     return made
 

@@ -24,6 +24,7 @@ from . import convolutions, parts, ranks, samples
 from .addresses import Allocator, allocator
 from .calls import Program, read_calls
 from .graph_text import GraphText, write_graph
+from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
 from .optimizers import Updates, signature
@@ -52,17 +53,27 @@ class Captured:
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
             options: StepOptions) -> Captured:
     """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    if not options.data_parallel:
+        return _traced(*_checked(model, optimizer), loss_fn, batch, options)
+    ranks.check()
+    tensors, updates = ranks.on_all(lambda: _checked(model, optimizer))
+    ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
+    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options))
+
+
+def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
     tensors = Model.of(model)
     for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
         for name, tensor in found.items():
             if tensor.device.type != "cpu":
                 raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
-    updates = Updates(optimizer, tensors.parameters)
+    return tensors, Updates(optimizer, tensors.parameters)
+
+
+def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
-    if options.data_parallel:
-        ranks.check()
-        ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
+                      options.check_finite is True)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     labels = options.labels()
     if labels is not None:
@@ -103,6 +114,7 @@ class Planned:
     graph: GraphText
     plan: Plan
     measured: list[Measured]
+    kept_bytes: int = 0  # beside the arena; the plan counts them unless values move
 
 
 def _measured_of(rows: list) -> list[Measured]:
@@ -121,9 +133,24 @@ def _rows(measured: list[Measured]) -> list:
             for m in measured]
 
 
+def _there(captured: Captured) -> dict[int, torch.Tensor]:
+    """What is there before the step, by storage: of those that share one the first, which brings it."""
+    program, model = captured.program, captured.trace.model
+    states = [t for name in captured.updated for t in captured.updates.state(name).values()]
+    batch = [found() for found in captured.trace.inputs]
+    tensors = [*model.parameters.values(), *model.buffers.values(), *batch, *program.constants, *states]
+    return {program.tensors[t].storage: tensor.detach() for t, tensor in zip(program.given, tensors, strict=True)
+            if tensor is not None and program.storage_of(t).base == t}
+
+
+def _counted(captured: Captured, options: StepOptions) -> int:
+    """Of what the step keeps the bytes that are in its graph."""
+    return kept_bytes(captured.program, captured.units) if options.swap is None else 0
+
+
 def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
     """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
-    bare = write_graph(captured.program, captured.units, None, title)
+    bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
     machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
                torch.backends.cpu.get_cpu_capability()]
@@ -151,7 +178,7 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         chosen = ranks.from_first(chosen)
     convolutions.take(program, units, chosen)
     kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory, known)
+    measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
         measured = _measured_of(ranks.from_first(_rows(measured)))
     if keep:
@@ -167,7 +194,7 @@ def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[
         ranks.same_graph(key)
     measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel,
                          {} if known is None else known)
-    graph = write_graph(captured.program, captured.units, measured, title)
+    graph = write_graph(captured.program, captured.units, measured, title, _counted(captured, options))
 
     def make() -> Plan:
         kept = cache.load(key) if options.cache else None
@@ -181,7 +208,8 @@ def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[
             cache.store(key, plan, {"graph": cache.key(graph.question())})
         return plan
 
-    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured)
+    return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured,
+                   kept_bytes(captured.program, captured.units))
 
 
 def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
@@ -209,51 +237,59 @@ def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
 def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     known: dict[str, Measured] = {}
     anywhere = replace(options, budget=None)
-    free = [make_plan(captured, title, anywhere, known)]
+    whole = make_plan(captured, title, anywhere, known)
     asked = amount_of(options.budget)
-    limit = asked.limit(free[0].plan.arena_bytes) if asked is not None else None
+    limit = asked.limit(whole.plan.arena_bytes) if asked is not None else None
     within = replace(options, budget=options.budget if limit is None else limit)
 
-    def fits() -> bool:
-        return limit is not None and free[-1].plan.arena_bytes <= limit
+    def fits(planned: Planned) -> bool:
+        return limit is not None and planned.plan.arena_bytes <= limit
 
-    def more_parts(of: Callable[[int], Captured], ends: bool) -> None:
+    def more_parts(of: Callable[[int], Captured], ends: bool) -> list[Planned]:
         """Plans of 2, 4, ... parts, while more of them need less. `ends`: where so many cannot be, more cannot either."""
-        least, count = free[0].plan.arena_bytes, 1
-        while not fits() and count < MOST_PARTS:
+        made: list[Planned] = []
+        least, count = whole.plan.arena_bytes, 1
+        while count < MOST_PARTS:
             count *= 2
             step = of(count)
             if step.parts == 1 and ends:
                 break
             if step.parts == 1:
                 continue
-            free.append(make_plan(step, title, anywhere, known))
-            if free[-1].plan.arena_bytes > least * LEAST_GAIN:
+            made.append(make_plan(step, title, anywhere, known))
+            if fits(made[-1]) or made[-1].plan.arena_bytes > least * LEAST_GAIN:
                 break
-            least = free[-1].plan.arena_bytes
+            least = made[-1].plan.arena_bytes
+        return made
 
-    more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False)
-    if options.budget is not None:  # parts of samples take more time
-        more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True)
+    kinds: list[list[Planned]] = []
+    if not fits(whole):
+        kinds.append(more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False))
+    if options.budget is not None and not any(fits(made) for made in [whole, *sum(kinds, [])]):
+        # parts of samples take more time
+        kinds.append(more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True))
+    free = [whole, *sum(kinds, [])]
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
-    if fits():
-        if not free[-1].captured.by_samples or _seconds(free[-1]) <= _seconds(free[0]) * MOST_LONGER:
+    if fits(free[-1]):
+        if not free[-1].captured.by_samples or _seconds(free[-1]) <= _seconds(whole) * MOST_LONGER:
             return make_plan(free[-1].captured, title, within, known)
-        free = [free[0], free[-1]]  # batch norms in passes, parts too small: reruns may cost less
-    return _fastest(free, title, within, known)
+        kinds = [[free[-1]]]  # batch norms in passes, small parts: reruns of the whole may cost less
+    return _fastest(whole, kinds, title, within, known)
 
 
 def _seconds(planned: Planned) -> float:
     return planned.plan.verdict["predicted_step_seconds"]
 
 
-def _fastest(free: list[Planned], title: str, options: StepOptions, known: dict[str, Measured]) -> Planned:
-    """Of the whole step and the parts that need least: the fastest within the budget; where that is "floor", the smallest."""
-    parted = sorted(free[1:], key=lambda planned: planned.plan.arena_bytes)[:2]
+def _fastest(whole: Planned, kinds: list[list[Planned]], title: str, options: StepOptions,
+             known: dict[str, Measured]) -> Planned:
+    """Of the whole step and, of each kind of parts, those that need least: the fastest within the budget; where that is
+    "floor", the smallest. What needs least without a budget need not reach the lowest one."""
+    parted = [planned for made in kinds for planned in sorted(made, key=lambda planned: planned.plan.arena_bytes)[:2]]
     found: list[Planned] = []
     refusal: Infeasible | Limit | None = None
-    for planned in [*parted, free[0]]:
+    for planned in [*parted, whole]:
         try:
             found.append(make_plan(planned.captured, title, options, known))
         except (Infeasible, Limit) as problem:

@@ -4,6 +4,11 @@ Under torchrun every rank captures the step; the graphs must be the same, or all
 the others (the kernels that communicate need them), and plans alone; the others take its measurements and its plan. So
 all ranks run the same ops in the same order, and no rank decides anything by itself.
 
+A rank that stops alone leaves the others standing in a reduction that it does not join. So what may fail on one rank is
+done by `on_all`: all know of it, and all raise. A step whose op fails on one rank still joins the averages that the others
+wait for, with zeros, until all ranks agree, before the first update, whether the step goes on (`Averages`). Behind that
+point only memory may fail, and nobody waits for the others there but in the averages that are left.
+
 A program ends its group by `end_group`. The averaging is an op of its own, `lowtide::average`, a planned op with a buffer in the arena like any other.
 """
 
@@ -12,10 +17,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import hashlib
 import importlib
 import pathlib
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,12 +37,95 @@ def average(gradient: torch.Tensor) -> torch.Tensor:
     """Over all ranks: each divides, then they add, as DDP does it."""
     result = gradient / dist.get_world_size()
     dist.all_reduce(result)
+    Averages.done += 1
     return result
 
 
 @average.register_fake
 def _(gradient: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(gradient)
+
+
+class Averages:
+    """Of the step that runs: how many have been reduced."""
+
+    done = 0
+
+    @staticmethod
+    def join(left: list[tuple[tuple[int, ...], torch.dtype]]) -> None:
+        """Takes part in those that this rank, whose step has failed, has not come to. The results are nobody's."""
+        for shape, dtype in left[Averages.done:]:
+            dist.all_reduce(torch.zeros(shape, dtype=dtype))
+
+
+@functools.cache
+def _board(ranks: int) -> torch.Tensor:
+    """A number from each rank; made once, as a step's allocations are all planned."""
+    return torch.zeros(ranks, dtype=torch.int64)
+
+
+def _numbers(mine: int) -> list[int]:
+    """Each rank's, on all ranks."""
+    board = _board(dist.get_world_size())
+    seen = board.numpy()
+    seen[:] = 0
+    seen[dist.get_rank()] = mine
+    dist.all_reduce(board)
+    return seen.tolist()
+
+
+def _gathered(mine: Any) -> list[Any]:
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, mine)
+    return every
+
+
+_WRONG = 0  # on a rank; any other number says that all is well
+
+
+def _problem_of(rank: int, mine: Exception | None) -> Exception:
+    """This rank's own, or that rank's."""
+    kind = (getattr(mine, "status", None), isinstance(mine, FloatingPointError), f"{type(mine).__name__}: {mine}")
+    status, not_finite, text = _gathered(kind)[rank]
+    if mine is not None:
+        return mine
+    line = f"rank {rank}: {text}"
+    return FloatingPointError(line) if not_finite else BY_STATUS.get(status, Error)(line)
+
+
+def agreed(problem: Exception | None) -> Exception | None:
+    """What is wrong on this rank, or else on another; None where nothing is on any."""
+    numbers = _numbers(_WRONG if problem is not None else 1)
+    return _problem_of(numbers.index(_WRONG), problem) if _WRONG in numbers else None
+
+
+def on_all(make: Callable[[], Any], same: Callable[[Any], tuple[Any, str]] | None = None, otherwise: str = "") -> Any:
+    """What `make` makes. Where it raises on one rank, all ranks raise.
+
+    `same`: of what was made something that has to be equal on all ranks, and how it is said. Where it is not: Usage with the
+    line `otherwise`, which may name {rank}, {its} and {first}, what is said of that rank's and of rank 0's.
+    """
+    made, problem, number, said = None, None, 1, ""
+    try:
+        made = make()
+        if same is not None:
+            key, said = same(made)
+            number = 1 + int(hashlib.sha256(repr(key).encode()).hexdigest()[:15], 16)
+    except Exception as raised:  # noqa: BLE001: the other ranks are to know of it
+        problem, number = raised, _WRONG
+    numbers = _numbers(number)
+    if _WRONG in numbers:
+        raise _problem_of(numbers.index(_WRONG), problem)
+    rank = next((rank for rank, other in enumerate(numbers) if other != numbers[0]), None)
+    if rank is not None:
+        every = _gathered(said)
+        raise Usage(otherwise.format(rank=rank, its=every[rank], first=every[0]))
+    return made
+
+
+def alone(make: Callable[[], Any], *_: Any) -> Any:
+    """`on_all` where there are no ranks."""
+    return make()
 
 
 def check() -> None:
@@ -45,7 +135,10 @@ def check() -> None:
 
 
 def same_start(tensors: list[torch.Tensor]) -> None:
-    """All ranks begin with rank 0's parameters and buffers."""
+    """All ranks begin with rank 0's parameters and buffers. Raises Usage where one has others."""
+    on_all(lambda: [(tuple(t.shape), str(t.dtype)) for t in tensors],
+           lambda shapes: (shapes, f"{len(shapes)} parameters and buffers, of {sum(t.numel() for t in tensors)} numbers"),
+           "rank {rank} has {its}, rank 0 {first}: the model has to be the same on all ranks")
     with torch.no_grad():
         for tensor in tensors:
             dist.broadcast(tensor, 0)
@@ -53,12 +146,9 @@ def same_start(tensors: list[torch.Tensor]) -> None:
 
 def same_graph(key: str) -> None:
     """Raises Usage on all ranks where one has captured another graph."""
-    keys: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(keys, key)
-    other = [rank for rank, its in enumerate(keys) if its != keys[0]]
-    if other:
-        raise Usage(f"rank {other[0]} captured another graph than rank 0 (batch shapes, model, options and versions "
-                    "have to be the same on all ranks)")
+    on_all(lambda: key, lambda key: (key, ""),
+           "rank {rank} captured another graph than rank 0 (batch shapes, model, options and versions "
+           "have to be the same on all ranks)")
 
 
 def from_first(value: Any) -> Any:
@@ -100,20 +190,17 @@ def _forget_meshes() -> None:
                 found.cache_clear()
 
 
-def plan_of_first(make: Any) -> Plan:
+def _plan_and_bytes(make: Callable[[], Plan]) -> tuple[Plan, bytes]:
+    plan = make()
+    with tempfile.TemporaryDirectory() as folder:
+        plan.save(pathlib.Path(folder) / "plan.lt")
+        return plan, (pathlib.Path(folder) / "plan.lt").read_bytes()
+
+
+def plan_of_first(make: Callable[[], Plan]) -> Plan:
     """Rank 0 plans; every rank gets the plan, or the error that rank 0 got."""
-    plan, told = None, None
-    if dist.get_rank() == 0:
-        try:
-            plan = make()
-            with tempfile.TemporaryDirectory() as folder:
-                plan.save(pathlib.Path(folder) / "plan.lt")
-                told = (pathlib.Path(folder) / "plan.lt").read_bytes()
-        except Error as problem:
-            told = (problem.status, str(problem))
+    plan, told = on_all(lambda: _plan_and_bytes(make) if dist.get_rank() == 0 else (None, None))
     told = from_first(told)
-    if isinstance(told, tuple):
-        raise BY_STATUS[told[0]](told[1])
     if plan is not None:
         return plan
     with tempfile.TemporaryDirectory() as folder:

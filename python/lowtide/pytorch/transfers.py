@@ -127,7 +127,7 @@ class Transfers:
                 gaps = sum(size for address, size in before if address < place.slow_address)
                 self.slots[storage] = (place.slow_address - gaps, place.bytes)
         self.bytes = max((at + size for at, size in self.slots.values()), default=0)
-        self.memory = torch.empty(self.bytes, dtype=torch.uint8)
+        self.memory = torch.empty(0, dtype=torch.uint8)  # at least `bytes`: the step's, which its plans share
         self.threads: tuple[ThreadPoolExecutor, ...] = ()
         self.kept: dict[int, Layout] = {}  # of what has been stored in this step
         self.under_way: dict[int, Future] = {}

@@ -353,12 +353,13 @@ def _find_in_place(program: Program, unit: Unit) -> None:
 
 
 def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Updates) -> list[str]:
-    """A unit for each parameter that gets a gradient. They wait for the loss, which says whether the step may change
-    anything, and for all assertions. Answers the names of these parameters; the tensors of their states follow in
+    """A unit for each parameter that gets a gradient. They wait for the loss and, if it is asked for, for the greatest
+    numbers of all gradients, which say whether the step may change anything, and for all assertions. Answers the names of these parameters; the tensors of their states follow in
     `program.given`."""
     positions = {name: i for i, name in enumerate(trace.model.parameters)}
-    loss = program.tensors[program.outputs[0]].storage
-    judges = {unit.number for unit in units if loss in unit.makes or unit.asserts}
+    program.judged = [0, *([trace.aux_count] if trace.checked else [])]
+    said = {program.tensors[program.outputs[place]].storage for place in program.judged}
+    judges = {unit.number for unit in units if said & set(unit.makes) or unit.asserts}
     number, updated = max(unit.number for unit in units) + 1, []
     for name, gradient in zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True):
         if gradient is None:
