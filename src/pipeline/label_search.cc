@@ -304,7 +304,8 @@ class Search {
     const auto levels = reader_->levels(labels);
     if (!levels) return std::nullopt;
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return std::nullopt;
+    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts)))
+      return std::nullopt;
     State made;
     made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));

@@ -8,6 +8,7 @@
 
 #include "rewrite/algebra.h"
 #include "rewrite/batch_norm.h"
+#include "rewrite/chunked_loss.h"
 #include "rewrite/common_ops.h"
 #include "rewrite/query_blocks.h"
 #include "rewrite/shared_operand.h"
@@ -57,6 +58,12 @@ Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteConte
 
 Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(BatchNormReport report, norm_in_passes(graph));
+  if (report.ops == 0) return RewriteResult{};
+  return RewriteResult{std::move(report.graph), report.ops};
+}
+
+Result<RewriteResult> chunked_loss(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(ChunkedLossReport report, loss_in_chunks(graph));
   if (report.ops == 0) return RewriteResult{};
   return RewriteResult{std::move(report.graph), report.ops};
 }
@@ -123,6 +130,11 @@ constexpr Rewrite kRewrites[] = {
      .effect = "batch norm's statistics are ops of their own, so that samples can be cut; runs by "
                "default with --split; more time, and sums may round otherwise",
      .run = batch_norm},
+    {.name = "chunked-loss",
+     .on_step = true,
+     .effect = "logits that are larger than their weights, their loss and gradients in chunks of "
+               "rows; less memory, maybe more time, and sums may round otherwise",
+     .run = chunked_loss},
 };
 
 // The names of the given values that results of the graph are computed from.

@@ -25,7 +25,7 @@ struct RewriteContext {
   int64_t query_blocks = 1;  // of each attention
   bool training = false;     // whether the step is one of training
   // Predicted, of one run of an op.
-  std::function<Result<double>(const plan::OpDesc&)> seconds;
+  std::function<Result<double>(const plan::OpDesc&)> seconds = {};
 };
 
 struct RewriteResult {

@@ -8,6 +8,8 @@ safe with it.
     after a write the tensor goes by the writing node's name      test_a_later_name_of_a_written_tensor_is_the_written_one
     writes that nobody reads are no dead code                     test_num_batches_tracked_is_written_by_an_op_of_its_own
     in-place ops: readers before, views, parts, geometry          section 3
+    a call writes one tensor and gives another                test_a_call_may_write_one_...
+    a forward pass writes a trained parameter                 test_a_parameter_that_the_forward_pass_writes_...
     a dropout draws, scales and keeps floats                      section 4
     a checkpoint draws its masks again, from a state kept    test_a_checkpointed_dropout_..., and the two below it
     attention with dropout leaves the flash kernel                test_attention_with_dropout_is_taken_apart_...
@@ -246,6 +248,35 @@ def test_writing_to_the_batch_is_refused_by_name():
     net = Net(lambda m, x: x.mul_(2) @ m.weight)
     with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'batch.0' is written in place"):
         captured(net, torch.randn(4, 4), lambda m, x: m(x).sum())
+
+
+def test_a_call_may_write_one_tensor_and_give_another():
+    """rrelu writes the slopes that it draws."""
+    assert aten.rrelu_with_noise.default._schema.is_mutable
+    check(lambda m, x: F.rrelu(x @ m.weight, training=True))
+
+
+def of_indices(model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def test_a_parameter_that_the_forward_pass_writes_is_as_before_when_the_step_fails():
+    """Of an embedding with max_norm, whose kernel allocates what its indices say."""
+    torch.manual_seed(0)
+    model, batch = nn.Embedding(5, 4, max_norm=0.5), (torch.tensor([0, 1, 1, 4]), torch.tensor([3, 0, 1, 2]))
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    made = lowtide.compile_step(model, of_indices, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, of_indices, batch)
+    before = model.weight.clone()
+    with pytest.raises(IndexError):
+        made((batch[0], batch[1] + 4))
+    assert torch.equal(before, model.weight)
+
+
+def test_sparse_gradients_are_refused_with_the_line():
+    model, batch = nn.Embedding(5, 4, sparse=True), (torch.tensor([0, 1]), torch.tensor([3, 0]))
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*makes a sparse tensor.*sparse=False"):
+        captured(model, batch, of_indices)
 
 
 # 4. random numbers

@@ -142,6 +142,11 @@ class Program:
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
 
+    def made_by(self, call: Call) -> list[int]:
+        """What a call gives beside what it writes (rrelu writes its noise and gives a new tensor), and views."""
+        written = {self.tensors[t].storage for t in call.writes}
+        return [] if call.view else [o for o in call.outs if o is not None and self.tensors[o].storage not in written]
+
     def add_tensor(self, like: torch.Tensor | Tensor, storage: int | None, recipe: Call | None = None,
                    index: int = 0) -> int:
         """A tensor in a storage, or (None) in a new one."""
@@ -355,6 +360,9 @@ class _Reader:
         value = node.meta.get("val")
         call.many = isinstance(value, (list, tuple))
         values = list(value) if call.many else [value] if isinstance(value, torch.Tensor) else []
+        if any(isinstance(v, torch.Tensor) and v.layout != torch.strided for v in values):
+            raise Unsupported(f"{self.place(node)}: {node.target} makes a sparse tensor, which has no place in a plan; "
+                              "an embedding with sparse=False has dense gradients")
         extents = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape]
         if any(isinstance(n, torch.SymInt) for n in extents):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a tensor whose shape "

@@ -129,9 +129,8 @@ class _Region:
         for call in program.calls:
             if call.view:
                 continue
-            for out in call.outs:
-                if out is not None and not call.writes:
-                    self.makers[self.storage(out)] = call
+            for out in program.made_by(call):
+                self.makers[self.storage(out)] = call
             for storage in {self.storage(t) for t in call.tensors()}:
                 self.readers.setdefault(storage, []).append(call)
         self.written = {self.storage(t) for call in program.calls for t in (*call.writes, *call.hidden)}

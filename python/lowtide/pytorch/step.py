@@ -32,7 +32,7 @@ from ..plans import Plan, bytes_text
 from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
-from .calls import MADE
+from .calls import MADE, PARAMETER
 from .frozen import Held
 from .kept import written_buffers
 from .optimizers import signature
@@ -71,7 +71,7 @@ class _Ready:
     code: Executable
     arena: Arena | None  # the step's, which all its plans share
     lists: Lists | None  # of the plan's allocations
-    buffers: list[int]  # places in `given` of the buffers that the step writes
+    buffers: list[int]  # places in `given` of what the step writes before the updates
 
 
 _OTHER_BATCH = ("rank {rank} has a batch of shapes {its}, rank 0 one of {first}; shapes, modes, options and threads have "
@@ -319,13 +319,15 @@ class Step:
     @staticmethod
     def _expected_versions(ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, int, str]]:
         """Of all that is there before the step: what PyTorch counts for each, and what the step itself adds to it. Where
-        several tensors lie in one storage that the step writes, it is not known whose count grows."""
+        several tensors lie in one storage that the step writes, it is not known whose count grows; what a forward pass adds to
+        a parameter is the kernel's choice (an embedding with max_norm writes row by row)."""
         program, found = ready.planned.captured.program, []
         lying = collections.Counter(program.tensors[t].storage for t in program.given)
         for number, tensor in zip(program.given, given, strict=True):
             storage = program.tensors[number].storage
             more = ready.code.writes.get(storage, 0)
-            if not tensor.is_inference() and not (more and lying[storage] > 1):
+            unknown = more and (lying[storage] > 1 or program.storages[storage].role == PARAMETER)
+            if not tensor.is_inference() and not unknown:
                 found.append((tensor, tensor._version + more, program.storages[storage].name))
         return found
 

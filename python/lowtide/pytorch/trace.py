@@ -30,7 +30,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from ..errors import Unsupported, Usage
 from . import dynamo, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
-from .known import KnownValues, told_to_transformers
+from .known import KnownValues, distributions_assert, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -369,6 +369,9 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
     hooks.check(model.parameters, trained)
+    if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
+        raise Unsupported("torch.autograd.detect_anomaly looks into every gradient, which a planned step does not; without it, "
+                          "check_finite=True stops a step whose loss is not finite")
     inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     trace.inputs = [weakref.ref(leaf) for leaf in inputs]
@@ -401,7 +404,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
-        with labels.watching(), told_to_transformers(values), streams.traced(), torch.enable_grad():
+        with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(),
+              torch.enable_grad()):
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise

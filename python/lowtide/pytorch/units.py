@@ -140,8 +140,7 @@ class _Builder:
                 s = self.program.tensors[t].storage
                 if s not in own:
                     updates[s] = None
-            own |= {self.program.tensors[o].storage for o in call.outs
-                    if o is not None and not call.view and not call.writes}
+            own |= {self.program.tensors[o].storage for o in self.program.made_by(call)}
         unit.reads, unit.makes, unit.updates = list(reads), list(dict.fromkeys(own)), list(updates)
         unit.statistics = list(dict.fromkeys(self.program.tensors[t].storage for c in unit.calls for t in c.hidden))
         unit.random = any(call.random for call in unit.calls)
@@ -173,6 +172,8 @@ class _Builder:
         call.hidden = tuple(self.now(t) for t in call.hidden)
         if call.view:
             return
+        if call.writes:
+            call.outs = [self.now(o) if o is not None else None for o in call.outs]
         made = [t for t in call.writes if self.program.storage_of(t).role == MADE]
         if not made:
             self.read_statistics_in_order(self.add([call]))
