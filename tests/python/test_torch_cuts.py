@@ -29,7 +29,7 @@ def run(program, given):
     def call(one):
         args, kwargs = pytree.tree_map(known, (one.args, one.kwargs), is_leaf=lambda x: isinstance(x, Ref))
         made = one.target(*args, **kwargs)
-        for out, tensor in zip(one.outs, made if one.many else [made], strict=True):
+        for out, tensor in zip(one.outs, made if one.many else [made] if one.outs else [], strict=True):
             if out is not None and not (one.writes and out in there):
                 there[out] = tensor
 
@@ -109,7 +109,8 @@ IMAGES = {  # of [samples, 4, 8, 8]
     "nearest_exact": lambda x: F.interpolate(x, scale_factor=1.5, mode="nearest-exact"),
     "antialias": lambda x: F.interpolate(x, size=5, mode="bilinear", antialias=True),
     "grid_sample": lambda x: F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1).tanh(), align_corners=False),
-    "group_norm": lambda x: F.group_norm(x, 2), "response_norm": lambda x: F.local_response_norm(x, 3), "rms_norm": lambda x: F.rms_norm(x, (8,)),
+    "group_norm": lambda x: F.group_norm(x, 2), "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "response_norm": lambda x: F.local_response_norm(x, 3), "rms_norm": lambda x: F.rms_norm(x, (8,)),
     "softmax_of_type": lambda x: x.float().softmax(1, dtype=torch.float64), "glu": lambda x: F.glu(x, 1), "hardtanh": F.hardtanh,
     "prelu": lambda x: F.prelu(x, torch.full((4,), 0.1).double()), "hardswish": F.hardswish, "mish": F.mish, "elu": F.elu, "celu": F.celu,
     "selu": F.selu, "logsigmoid": F.logsigmoid, "relu6": F.relu6, "leaky": F.leaky_relu, "softplus": lambda x: F.softplus(x, 2, 0.5),
@@ -134,6 +135,9 @@ OTHERS = {
     "transposed3d": (lambda: nn.ConvTranspose3d(2, 3, 2, stride=2), lambda x: F.interpolate(F.adaptive_avg_pool3d(x, 3), scale_factor=2, mode="trilinear"),
                      (2, 3, 3, 3)),
     "conv1d": (lambda: nn.Conv1d(2, 4, 3, groups=2, bias=False), lambda x: F.interpolate(F.max_pool1d(x, 2), size=7, mode="linear"), (2, 9)),
+    "norm": (lambda: nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)), torch.tanh, (4, 5, 5)),
+    "frozen_norm": (lambda: nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4).eval().requires_grad_(False)), torch.tanh, (4, 5, 5)),
+    "norm_of_rows": (lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4, affine=False, track_running_stats=False)), torch.tanh, (5,)),
     "eval_norm": (lambda: nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)).eval(), torch.tanh, (4, 5, 5)),
     "unsized": (lambda: nn.Linear(6, 6), lambda x: x.sum(-1, dtype=torch.float64).cumsum(-1), (5, 6)),
 }
@@ -141,7 +145,7 @@ WHOLE = {  # what needs all samples, and the op that says so
     "cumsum": lambda x: x.cumsum(0), "flip": lambda x: x.flip(0), "roll": lambda x: x.roll(1), "topk": lambda x: x.topk(2, 0)[0],
     "sort": lambda x: x.sort(0)[0], "amax": lambda x: x - x.amax(0), "_softmax": lambda x: x.softmax(0), "std.correction": lambda x: x / x.std(0),
     "repeat": lambda x: x.repeat(2, 1, 1, 1), "constant_pad_nd": lambda x: F.pad(x, (0, 0, 0, 0, 0, 0, 1, 0)), "prod": lambda x: (1 + x / 99).prod() * x,
-    "native_batch_norm": lambda x: F.batch_norm(x, None, None, training=True), "_cdist_forward": lambda x: torch.cdist(x[:, 0], x[:, 1]),
+    "native_batch_norm": lambda x: F.instance_norm(x), "_cdist_forward": lambda x: torch.cdist(x[:, 0], x[:, 1]),
     "index_put": lambda x: x.index_put((torch.arange(len(x)).flip(0),), x), "cat": lambda x: torch.cat([x, 2 * x]),
 }
 NUMBERS = {  # of scores [samples, 8] and labels

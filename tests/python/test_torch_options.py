@@ -22,7 +22,7 @@ WRONG = {
     "clip_value": (["1", -1.5, [0.1]], "is no number of at least 0"),
     "accumulate": (["2", 2.0, 0, -1, True, None], "is no whole number of at least 1"),
     "data_parallel": (["no", 1, None], "is neither True nor False"),
-    "check_finite": (["yes", 0], "is neither True nor False"),
+    "check_finite": (["yes", 0], "is none of True, False, 'loss'"),
     "cache": (["no", None, 1], "is neither True nor False"),
     "progress": (["no", 1], "is none of True, False, None"),
     "shapes": (["same", None, 3, numpy.zeros(2)], "is none of replan, fixed"),

@@ -67,7 +67,7 @@ def test_what_nothing_cuts_is_planned_and_runs_as_without_rows(count):
     assert_equal_steps(step, model, mine, other, its, loss_fn, batch, 1)
 
 
-@pytest.mark.parametrize("name", ["gpt2", *(["vit", "convnext", "bert", "llama", "t5", "transformer", "lora"] if LONG else [])])
+@pytest.mark.parametrize("name", ["gpt2", *(["vit", "convnext", "bert", "llama", "t5", "transformer", "lora", "unet", "resnet"] if LONG else [])])
 def test_networks_with_dropout_in_parts_draw_and_compute_what_eager_mode_does(name):
     model, batch, loss_fn = build(name, 0.1)
 
@@ -79,11 +79,14 @@ def test_networks_with_dropout_in_parts_draw_and_compute_what_eager_mode_does(na
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
     step = lowtide.compile_step(model, loss_fn, mine, batch, effort=0.002, split="samples:2")
     assert step.parts == 2
-    assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9, steps=2)
+    tolerance = 1e-7 if name == "resnet" else 1e-9  # its last norms are of four numbers, two of them different
+    assert_close_steps(step, model, mine, other, its, loss_fn, batch, tolerance, steps=2)
+    for mine_, its_ in zip(model.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(mine_, its_)
 
 
 class Coupled(nn.Module):
-    """A norm over the batch, and an op that no row is."""
+    """A norm over the batch, and a sum along it."""
 
     def __init__(self):
         super().__init__()
@@ -101,9 +104,10 @@ def test_what_couples_samples_stays_whole_and_is_named_with_its_line():
     step = lowtide.compile_step(model, loss_fn, mine, batch, split="samples:4", effort=0.002)
     assert step.parts == 4
     named = {line.split(" (")[0] for line in step.coupled}
-    assert {"aten.native_batch_norm", "aten.native_batch_norm_backward", "aten.cumsum"} <= named, step.coupled
-    assert all("test_torch_samples.py" in line for line in step.coupled if "norm" in line or "cumsum" in line)
+    assert named == {"aten.cumsum", "aten.flip"}, step.coupled
+    assert all("test_torch_samples.py" in line for line in step.coupled if "cumsum" in line)
     names = [unit.name for unit in step._now.planned.captured.units]
+    assert names.count("native_batch_norm") == names.count("gradient_of_x") == 4, "in passes"
     assert names.count("tanh") == 4 and names.count("threshold_backward") == 4, "before, between and behind them in parts"
     assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9)
     for (name, mine_), its_ in zip(model.named_buffers(), other.buffers(), strict=True):

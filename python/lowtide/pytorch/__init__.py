@@ -9,6 +9,7 @@
     rows.py         which row of the op table a call is
     axes.py         of calls that no row is, the axes that their loops walk
     row_graph.py    the step as a graph of such rows, and the library's answer in parts
+    norms.py        batch norm in passes, whose sums add up
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission
     units.py        calls grouped into what is planned as one op; updates of the optimizer added

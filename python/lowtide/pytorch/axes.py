@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from .calls import Call, Program, Ref
+from .norms import gradient_of_x, squares_about
 from .parts import nll_sum
 
 aten = torch.ops.aten
@@ -320,9 +321,26 @@ def _norm_in_evaluation(r: Reader) -> Row | None:
     return _samples()(r) if not r.named("training") else None
 
 
-def _norm_in_evaluation_backward(r: Reader) -> Row | None:
+def _norm_backward(r: Reader) -> Row | None:
+    """In evaluation all of it, in training the sums over samples and positions."""
     mask = r.named("output_mask")
-    return _samples(sum(mask[1:]))(r) if mask[0] and not r.named("train") else None
+    if mask[0]:
+        return _samples(sum(mask[1:]))(r) if not r.named("train") else None
+    row, weights = _channel_row(r), ", ".join("[c]" for _ in r.inputs[2:])
+    return _axes(f"{row}, {row}, {weights} -> {', '.join('[c]' for _ in r.outs)}")
+
+
+def _channel_row(r: Reader) -> str:
+    return _said(["n", "[c]", *(f"s{d}" for d in range(2, r.rank()))])
+
+
+def _squares(r: Reader) -> Row | None:
+    return _axes(f"{_channel_row(r)}, [c] -> [c]")
+
+
+def _norm_gradient(r: Reader) -> Row | None:
+    row = _channel_row(r)
+    return _axes(f"{row}, {row}, {', '.join('[c]' for _ in r.inputs[2:])} -> {row}")
 
 
 def _filled(r: Reader) -> Row | None:
@@ -393,7 +411,8 @@ AXES: dict[Any, Callable[[Reader], Row | None]] = {
     aten.native_group_norm_backward.default: _group_norm_backward,
     aten.native_layer_norm.default: _layer_norm, aten.native_layer_norm_backward.default: _layer_norm_backward,
     aten.native_batch_norm.default: _norm_in_evaluation,
-    aten.native_batch_norm_backward.default: _norm_in_evaluation_backward,
+    aten.native_batch_norm_backward.default: _norm_backward,
+    squares_about: _squares, gradient_of_x: _norm_gradient,
     aten.full.default: _filled,
     aten.mv.default: lambda r: _axes("n k, k -> n"), aten.dot.default: lambda r: _axes("k, k -> ()"), aten.baddbmm.default: _baddbmm,
     **dict.fromkeys((aten.bucketize.Tensor, aten.searchsorted.Tensor, aten.isin.Tensor_Tensor), _searched),

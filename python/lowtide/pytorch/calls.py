@@ -120,6 +120,10 @@ class Call:
             self.target.__name__
 
 
+def instead_of(call: Call, target: Callable, args: tuple, out: int) -> Call:
+    return Call(target, args, {}, [out], False, call.phase, call.place)
+
+
 @dataclass
 class Program:
     """Calls in a valid order, what they work on, and what comes out: loss, aux, gradients or None."""

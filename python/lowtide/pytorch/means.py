@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .axes import LOSSES, LOSSES_BACKWARD
-from .calls import Call, Program, Ref
+from .calls import Call, Program, Ref, instead_of
 from .parts import count_labels, nll_sum
 
 aten = torch.ops.aten
@@ -25,10 +25,6 @@ def sums_for_means(program: Program) -> None:
         is_known = call.target in _MEANS and program.tensors[call.outs[0]].dtype.itemsize >= 4
         calls += _MEANS[call.target](program, call) if is_known else [call]
     program.calls = calls
-
-
-def instead_of(call: Call, target: Callable, args: tuple, out: int) -> Call:
-    return Call(target, args, {}, [out], False, call.phase, call.place)
 
 
 def _count(program: Program, tensor: Ref) -> int:

@@ -123,7 +123,7 @@ _CHECKS: dict[str, _Check] = {
     "clip_norm": _NORM, "clip_value": _NORM,
     "accumulate": (_is_count, "is no whole number of at least 1"),
     "data_parallel": _FLAG, "cache": _FLAG,
-    "check_finite": (lambda v: isinstance(v, bool) or v == "loss", "is none of True, False, 'loss'"),
+    "check_finite": (lambda v: isinstance(v, bool) or isinstance(v, str) and v == "loss", "is none of True, False, 'loss'"),
     "progress": (lambda v: v is None or isinstance(v, bool), "is none of True, False, None"),
     "shapes": _word("replan", "fixed"), "engine": _word("torch", "native", "auto"),
     "swap": (lambda v: v is None or _is_room(v), "is none of 'host', 'host=2GiB'"),

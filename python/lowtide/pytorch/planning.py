@@ -2,7 +2,8 @@
 
 split="auto" plans the step in 1, 2, 4, ... parts: of the largest values (parts.py), and where that is not enough, of the samples
 (samples.py). Without a search the arena of each is there in no time; the fewest parts with which that is within the
-budget are the answer, as then nothing runs again. Where it is in none, the best of them are
+budget are the answer, as then nothing runs again; where parts of samples take longer than the whole, if reruns of the whole take
+longer still. Where it is in none, the best of them are
 searched, the whole step too, and the fastest plan within the budget is taken. Each kind of unit is measured once for all.
 """
 
@@ -220,6 +221,7 @@ def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:
 
 
 MOST_PARTS = 32
+MOST_LONGER = 1.05  # than the whole step: so much longer may parts of samples take that need no reruns
 LEAST_GAIN = 0.99  # of the arena before, by twice as many parts; else more are not tried
 
 
@@ -270,8 +272,14 @@ def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
     if fits(free[-1]):
-        return make_plan(free[-1].captured, title, within, known)
+        if not free[-1].captured.by_samples or _seconds(free[-1]) <= _seconds(whole) * MOST_LONGER:
+            return make_plan(free[-1].captured, title, within, known)
+        kinds = [[free[-1]]]  # batch norms in passes, small parts: reruns of the whole may cost less
     return _fastest(whole, kinds, title, within, known)
+
+
+def _seconds(planned: Planned) -> float:
+    return planned.plan.verdict["predicted_step_seconds"]
 
 
 def _fastest(whole: Planned, kinds: list[list[Planned]], title: str, options: StepOptions,
@@ -292,4 +300,4 @@ def _fastest(whole: Planned, kinds: list[list[Planned]], title: str, options: St
         raise refusal
     if options.budget == "floor":
         return min(found, key=lambda planned: planned.plan.arena_bytes)
-    return min(found, key=lambda planned: planned.plan.verdict["predicted_step_seconds"])
+    return min(found, key=_seconds)

@@ -29,9 +29,10 @@ import torch.utils._pytree as pytree
 from torch._subclasses import FakeTensorMode
 
 from ..errors import BadInput
-from .calls import Call, Program, Ref
+from .calls import Call, Program, Ref, instead_of
 from .masks import draws_of_bytes
-from .means import instead_of, sums_for_means
+from .means import sums_for_means
+from .norms import in_passes
 from .parts import Named, added, all_of, free_of_contents, written_into
 from .row_graph import Question, ask
 from .rows import refs, sized
@@ -475,6 +476,7 @@ def _forget_empty_statistics(program: Program) -> None:
 def prepare(program: Program) -> None:
     """Makes of the calls what parts of them can do."""
     _forget_empty_statistics(program)
+    in_passes(program)
     _drop_unread(program)
     draws_of_bytes(program)
     without_writes(program)
