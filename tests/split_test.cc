@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -211,29 +210,6 @@ TEST(Split, CandidatesSayWhatPlansNeed) {
   EXPECT_GT(checked, 8);
   EXPECT_GT(levels, 2);
   EXPECT_GT(rerun, 2);
-}
-
-// However few states there are: bounds of levels in one part are too low to lead to many parts.
-TEST(Split, EvenPartsThatFitAreFoundBeforeAnySearch) {
-  pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
-  options.kernels = nullptr;
-  const ir::Graph graph = forward();
-  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
-  const auto whole = pipeline::optimize(graph, options);
-  ASSERT_TRUE(whole.has_value()) << whole.error().message;
-  std::set<int64_t> fit;
-  for (const int64_t percent : {75, 60, 50, 40, 1}) {
-    options.budget_bytes = whole->plan.arena_bytes * percent / 100;
-    const auto candidates = pipeline::label_candidates(step, options, {.most_states = 1});
-    ASSERT_TRUE(candidates.has_value()) << candidates.error().message;
-    for (const pipeline::Candidate& candidate : *candidates) {
-      EXPECT_TRUE(candidate.fits || candidate.labels.whole());  // the others come in their turn
-      EXPECT_LE(candidate.fits ? candidate.peak_bytes : 0, *options.budget_bytes);
-      if (candidate.fits) fit.insert(candidate.labels.parts);
-    }
-    EXPECT_TRUE(percent > 1 || candidates->size() == 1);
-  }
-  EXPECT_TRUE(fit.contains(2) && fit.contains(4));
 }
 
 // Searches that go on from the best state's schedule find what those find that each begin anew.

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
-from . import hooks, streams
+from . import frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
 from .trace import Model, apart, refusal, scalar_loss
@@ -85,7 +85,9 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     try:
         with torch.enable_grad(), hooks.refused(model.module), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            draws = frozen.Draws()
             program = torch.export.export(shell, tuple(leaves), strict=False)
+            draws.check()
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced

@@ -33,6 +33,7 @@ from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
 from .calls import MADE
+from .frozen import Held
 from .kept import written_buffers
 from .optimizers import signature
 from .options import StepOptions
@@ -95,6 +96,7 @@ class Step:
         """Without a plan yet."""
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
+        self._held = Held(model, loss_fn)
         self._updating = self._agreed = False  # the second: all ranks, on that the step goes on
         self._versions: list[tuple[torch.Tensor, int, str]] = []  # as they are to be before the first update; names
         self._arena: Arena | None = None  # this and the next two: of all plans
@@ -165,7 +167,7 @@ class Step:
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
         hooked = hooks.signature(self._model)
-        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked
+        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
 
     def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any]:
         """The batch's tensors, and what a plan for it holds for; on all ranks the same. Raises Usage."""
@@ -188,8 +190,11 @@ class Step:
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
-        made = self._make(batch)
-        self._ready[key] = made
+        with self._held.capturing():
+            made = self._make(batch)
+        now = self._held.now()
+        self._ready = {other: ready for other, ready in self._ready.items() if other[-1] == now}  # a number may change in each step
+        self._ready[(*key[:-1], now)] = made
         return leaves, made
 
     def _make(self, batch: Any) -> _Ready:

@@ -28,7 +28,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo, hooks, streams
+from . import dynamo, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .known import KnownValues, told_to_transformers
 
@@ -142,6 +142,7 @@ class _Labels:
         self.stack: list[str] = []
         self.phase = FORWARD
         self.of_sequence: int | None = None
+        self.draws = frozen.Draws()
 
     def note(self, place: str = "", module: str = "") -> None:
         """Labels what was made since the last note by what held until now."""
@@ -169,7 +170,9 @@ class _Labels:
             if not _is_theirs(frame.f_code.co_filename):
                 frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
             frame = frame.f_back
-        return self.note(place_of_frames(frames))
+        place = place_of_frames(frames)
+        self.draws.look(place)
+        return self.note(place)
 
     def enter(self, module: torch.nn.Module, *_: Any) -> None:
         self.note()
@@ -255,6 +258,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         tensors = {f"shell.model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
 
         def backward(answer: Any) -> tuple[Any, Any, list]:
+            labels.draws.check()
             loss, aux = scalar_loss(answer)
             handles = labels.backward_of(loss)
             grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
@@ -340,6 +344,8 @@ def _is_theirs(name: str) -> bool:
 
 def refusal(problem: Exception) -> Unsupported:
     """What the user's code or PyTorch raised while the step was traced, with the line where."""
+    if isinstance(problem, frozen.DrawnOnce):
+        return Unsupported(f"the step cannot be captured: {problem}")
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
@@ -372,7 +378,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     try:
         _trace_with([shell], trace, inputs, options)
     except Unsupported as refused:
-        if not _traced_again(shell, trace, batch, inputs, options):
+        if isinstance(refused.__cause__, frozen.DrawnOnce) or not _traced_again(shell, trace, batch, inputs, options):
             raise refused from None
     _spread_places(trace)
     return trace
