@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import json
 import pathlib
 import statistics
@@ -60,12 +61,27 @@ class Counter:
             subprocess.run([str(source) if part == str(addresses.SOURCE) else part for part in command], check=True)
             self.library = ctypes.CDLL(str(made))
         self.library.count_begin.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
-        self.library.count_peak.restype = ctypes.c_longlong
+        for name in ("count_peak", "count_outside_peak", "count_reach"):
+            getattr(self.library, name).restype = ctypes.c_longlong
 
     def peak_of(self, run: Callable) -> int:
         self.library.count_begin(None, 0)
         run()
         return self.library.count_peak()
+
+    def begin(self, arena: int | None, size: int) -> None:
+        """Watches an arena from now on: all of it that is reached is taken for the whole time."""
+        self.library.count_begin(arena, size)
+
+    def peak_with_arena(self) -> int:
+        """The arena as far as it was reached, and the most that lived outside of it."""
+        return self.library.count_reach() + self.library.count_outside_peak()
+
+
+@functools.cache
+def counter() -> Counter:
+    """The process's one; what is put upon it later is not seen."""
+    return Counter()
 
 
 def resident_bytes(case: Case, optimizers: list[torch.optim.Optimizer]) -> int:

@@ -13,7 +13,12 @@ c10::Allocator* below = nullptr;
 std::mutex guard;
 std::unordered_map<void*, size_t> sizes;
 long long live = 0, peak = 0;
+long long outside = 0, outside_peak = 0;  // of these what lies outside the range that is watched
 char *begin = nullptr, *end = nullptr, *top = nullptr;  // of the range that is watched
+
+bool is_inside(const char* data) {
+  return data >= begin && data < end;
+}
 
 void release(void* data) {
   if (data == nullptr) return;
@@ -21,6 +26,7 @@ void release(void* data) {
     const std::lock_guard<std::mutex> lock(guard);
     if (const auto found = sizes.find(data); found != sizes.end()) {
       live -= static_cast<long long>(found->second);
+      if (!is_inside(static_cast<char*>(data))) outside -= static_cast<long long>(found->second);
       sizes.erase(found);
     }
   }
@@ -36,7 +42,9 @@ struct Counting final : c10::Allocator {
     sizes[data] = bytes;
     live += static_cast<long long>(bytes);
     if (live > peak) peak = live;
-    if (data >= begin && data < end && data + bytes > top) top = data + bytes;
+    if (!is_inside(data)) outside += static_cast<long long>(bytes);
+    if (outside > outside_peak) outside_peak = outside;
+    if (is_inside(data) && data + bytes > top) top = data + bytes;
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -57,7 +65,7 @@ void count_begin(char* from, long long bytes) {
     c10::SetCPUAllocator(&counting, 2);
   }
   const std::lock_guard<std::mutex> lock(guard);
-  live = peak = 0;
+  live = peak = outside = outside_peak = 0;
   sizes.clear();
   begin = top = from;
   end = from + bytes;
@@ -67,6 +75,9 @@ long long count_peak() {
 }
 long long count_live() {
   return live;
+}
+long long count_outside_peak() {
+  return outside_peak;
 }
 long long count_reach() {
   return top - begin;

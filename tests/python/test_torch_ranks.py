@@ -90,7 +90,7 @@ def loss_fn(model, b):
 torch.manual_seed(rank)
 model = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-options = dict(data_parallel=True, effort=0.1, check_finite=True)
+options = dict(data_parallel=True, effort=0.1, check_finite="loss")
 
 def there(model, b):
     if rank == 1:
@@ -102,6 +102,7 @@ refused(lambda: lowtide.plan(model, there, optimizer, batch(), **options), lowti
 wider = nn.Linear(8, 3 + rank)
 refused(lambda: lowtide.plan(wider, loss_fn, torch.optim.SGD(wider.parameters(), lr=1), batch(), **options), lowtide.Usage,
         ["rank 1 has 2 parameters and buffers, of 36 numbers, rank 0 2 parameters and buffers, of 27 numbers"] * 2)
+averaged = lowtide.compile_step(model, loss_fn, optimizer, batch(), **{**options, "check_finite": True})
 step = lowtide.compile_step(model, loss_fn, optimizer, batch(), **options)
 assert len(step._now.code.averages) > 0, "reductions before the step is judged, which a failed rank has to join"
 step(batch())
@@ -121,6 +122,9 @@ x, y = batch()
 refused(lambda: step((x * float("nan") if rank == 1 else x, y)), FloatingPointError,
         ["rank 1: FloatingPointError: the loss is nan", "the loss is nan"])
 unchanged("not finite")
+refused(lambda: averaged((x * float("nan") if rank == 1 else x, y)), FloatingPointError,
+        ["the gradient of '0.weight' is nan", "the loss is nan"])
+unchanged("no finite gradient")
 failure = refused(lambda: step((x, y + 7 * rank)), (lowtide.Error, IndexError), ["rank 1: IndexError", "out of bounds"])
 assert "the model is as before the step" in failure.__notes__[-1]
 unchanged("a wrong label")
@@ -146,6 +150,6 @@ def test_what_fails_on_one_rank_is_refused_on_all_and_the_next_step_runs(tmp_pat
     script.write_text(FAILURES)
     done = torchrun(script)
     assert done.returncode == 0, done.stderr[-3000:]
-    for case in ("another shape", "no batch", "not finite", "a wrong label", "an exchanged tensor", "goes on"):
+    for case in ("another shape", "no batch", "not finite", "no finite gradient", "a wrong label", "an exchanged tensor", "goes on"):
         for rank in (0, 1):
             assert f"{case} on {rank}" in done.stdout, done.stdout
