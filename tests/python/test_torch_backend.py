@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_models import build, differences, torch
 
 import lowtide
-from lowtide.pytorch import backend, transfers
+from lowtide.pytorch import backend, planning, transfers
 
 nn, F = torch.nn, torch.nn.functional
 OPTIONS = {"effort": 0.2}
@@ -224,9 +224,7 @@ def test_another_size_can_be_refused_by_pytorch_itself():
     assert len(backend.last_plans) == 1
 
 
-def test_a_budget_of_a_graph_that_breaks_is_that_of_each_piece_and_one_warning_says_so(recwarn, monkeypatch):
-    monkeypatch.setattr(backend, "_told_breaks", set())
-    torch._dynamo.utils.counters["graph_break"].clear()
+def test_a_budget_of_a_graph_that_breaks_is_that_of_each_piece_and_one_warning_says_so(recwarn):
     model, batch, _ = layers()
 
     def broken(b):
@@ -239,6 +237,26 @@ def test_a_budget_of_a_graph_that_breaks_is_that_of_each_piece_and_one_warning_s
     told = [str(w.message) for w in recwarn if "lowtide: the graph breaks" in str(w.message)]
     assert len(backend.last_plans) == 2 and len(told) == 1
     assert "within the whole budget" in told[0] and "fullgraph=True" in told[0]
+
+
+def test_plans_and_what_was_measured_are_kept_between_processes(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    asked, measured = [], []
+    plan_text, measure_all = planning.plan_text, planning.measure_all
+    monkeypatch.setattr(planning, "plan_text", lambda *them: asked.append(1) or plan_text(*them))
+    monkeypatch.setattr(planning, "measure_all", lambda *them: measured.append(1) or measure_all(*them))
+    model, batch, loss_fn = layers()
+    other = copy.deepcopy(model)
+    for options, plans, rows in (({}, 1, 1), ({}, 1, 1), ({"budget": "100%"}, 2, 1), ({"cache": False}, 3, 2)):
+        torch._dynamo.reset()
+        run = torch.compile(model, backend=backend.lowtide, dynamic=False, options={**OPTIONS, **options})
+        for called, its in ((run, model), (other, other)):
+            torch.manual_seed(0)
+            its.zero_grad()
+            loss_fn(called, batch).backward()
+        assert (len(asked), len(measured)) == (plans, rows), options
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(a.grad, b.grad)
 
 
 def test_a_graph_that_breaks_is_planned_in_pieces():

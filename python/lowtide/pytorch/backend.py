@@ -28,20 +28,20 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
-from .. import _library
+from .. import _library, cache
 from ..errors import Usage
-from ..plans import Plan, plan_text
+from ..plans import Plan
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
 from .graph_text import GraphText, write_graph
-from .measure import measure_all
 from .options import StepOptions, moving, refuse_unknown, refuse_wrong
+from .planning import measure_or_take, measured_key, plan_or_take
 from .trace import BACKWARD, place_of_stack
 from .transfers import begin_load, begin_store, end_copy
 from .units import Unit, one_by_one
 
-KNOWN = ("budget", "swap", "link", "effort", "time_limit_seconds", "progress")
-_told_breaks: set[str] = set()  # reasons for which a graph broke, of which a warning has told
+KNOWN = ("budget", "swap", "link", "effort", "time_limit_seconds", "progress", "cache")
+_seen_breaks: dict[str, int] = {}  # how often a graph broke, by its reason, when the last graph came
 last_plans: list[Plan] = []  # of the graphs that were compiled, the newest last; at most a few
 
 
@@ -318,10 +318,13 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
     tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
     units = one_by_one(program)
     boundary = _boundary(program, units, forward, tangents)
-    measured = measure_all(program, [unit for unit in units if unit.calls], {}, None)
+    keep = options.get("cache", True)
+    key = measured_key(write_graph(program, units, None, "joint graph"), units, "joint", boundary)
+    measured = measure_or_take(program, [unit for unit in units if unit.calls], key, keep)
     measured.insert(boundary, type(measured[0])(1e-6) if measured else None)
     graph = write_graph(program, units, measured, "joint graph")
-    plan = plan_text(graph.text, "joint graph", _planning(options), options.get("progress"))
+    asked = _planning(options)
+    plan = plan_or_take(graph, "joint graph", cache.key(key, asked), asked, options.get("progress"), keep)
     last_plans[:] = [*last_plans[-7:], plan]
     events, homes = _events(program, graph, plan)
     at = events.index((_library.COMPUTE, boundary))
@@ -374,11 +377,13 @@ def _is_symbolic(given: Any) -> bool:
     return isinstance(given, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _tell_of_breaks() -> None:
+def _tell_of_breaks(limited: bool) -> None:
     """Dynamo has recorded a break when it hands over the piece before it."""
-    new = set(torch._dynamo.utils.counters["graph_break"]) - _told_breaks
-    _told_breaks.update(new)
-    if new:
+    now = dict(torch._dynamo.utils.counters["graph_break"])
+    new = [reason for reason, times in now.items() if times > _seen_breaks.get(reason, 0)]
+    _seen_breaks.clear()
+    _seen_breaks.update(now)
+    if new and limited:
         reason = " ".join(min(new).split())
         warnings.warn(f"lowtide: the graph breaks ({reason[:200]}), and each of its pieces is planned by itself within the whole "
                       "budget, as if nothing of the others were alive; fullgraph=True refuses breaks and names their line",
@@ -430,10 +435,9 @@ class _BySizes:
 
 def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options: dict[str, Any] | None = None,
             **_: Any) -> Callable:
-    """The backend. Options: budget (bytes, "2GiB", "60%"), swap ("host"), link ("12GiB/s"), effort, time_limit_seconds, progress."""
+    """The backend. Options: budget (bytes, "2GiB", "60%"), swap ("host"), link ("12GiB/s"), effort, time_limit_seconds, progress, cache."""
     asked = _options(options)
-    if asked.get("budget") is not None:
-        _tell_of_breaks()
+    _tell_of_breaks(asked.get("budget") is not None)
 
     def made(graph: torch.fx.GraphModule, inputs: list[Any], lasting: list[int] | None = None) -> Callable:
         def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
