@@ -165,17 +165,10 @@ void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& option
 
 void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& options,
                      const pipeline::LabelSearchTuning& tuning) {
-  using pipeline::LabelMutations;
-  const std::pair<const char*, bool LabelMutations::*> all[] = {
-      {"enable", &LabelMutations::enable}, {"disable", &LabelMutations::disable},
-      {"lift", &LabelMutations::lift},     {"mutate", &LabelMutations::mutate},
-      {"outer", &LabelMutations::outer},
-  };
-  for (const auto& [name, member] : all) {
-    LabelMutations without;
-    without.*member = false;
-    const auto found = value_or_exit(
-        pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, without));
+  for (const auto& [name, member] : pipeline::label_mutations()) {
+    pipeline::OptimizeOptions without = options;
+    without.mutations.*member = false;
+    const auto found = value_or_exit(pipeline::label_candidates(step, without, tuning));
     fmt::print("  without {:<8} {} states; ", name, found.size());
     if (!found.empty() && found.front().fits)
       fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, fission::print(found[0].labels));

@@ -1,14 +1,24 @@
 #!/usr/bin/env python3
 """Long sequences on paper: how many tokens of one sequence a training step of Llama with 8 billion parameters takes on 80 GB.
 
-    long_sequences.py [--lengths N ...] [--effort E] [--network NAME] [--memory BYTES] [--time-limit S] [--json FILE]
+    long_sequences.py [--lengths N ...] [--rows N] [--effort E] [--network NAME] [--memory BYTES] [--time-limit S] [--no-swap] [--json FILE]
 
-Predicted by the roofline of an H100, f32, SGD without momentum; nothing runs. For each length: the step with each op once; per-layer
-checkpointing as people write it (`lowtide remat --method chen` on the step as it is, attention and loss whole, the best number of
-layers to a segment, updates as early as they can be); and plans with attention in blocks of 1,024 queries and the loss in as many
-parts, without transfers and with them. Within the memory: extra time over each op once, what is proven of it, and milliseconds per
-token. Exit code 1 if an arena is above the memory, a plan is faster than what is proven, or the longest sequence without transfers is
-less than 5.5 times that of per-layer checkpointing.
+Predicted by the roofline of an H100, f32, SGD without momentum; nothing runs. Two ways:
+
+    by layer     per-layer checkpointing as people write it: `lowtide remat --method chen` on the step as it is, attention and loss whole,
+                 the best number of layers to a segment, updates as early as they can be
+    in blocks    attention in blocks of --rows queries and the loss in as many parts, without transfers and with them
+
+The longest sequence by layer is found by bisection, in steps of 64 tokens. In blocks that length and the least multiple of --rows that is
+5.5 times as long are planned, or --lengths; the longest in blocks is the longest of these that was found, and no more than that.
+
+Attention takes time with the square of the length, so that milliseconds per token of two lengths say little of two ways. Both ways are
+compared at one length: at the longest by layer, where both keep the memory, and at each longer one with checkpointing by layer within the
+least memory that it was found to need there, which the device does not have. Beside them stands how much more floating-point work a token
+of that length is: products with parameters, whose work per token is the same at all lengths, and those of scores and values.
+
+Exit code 1 if an arena is above the memory, a plan is faster than what is proven, a plan in blocks takes more time than checkpointing by
+layer at the same length, or the longest sequence without transfers is less than 5.5 times that of per-layer checkpointing.
 """
 
 import argparse
@@ -22,8 +32,7 @@ sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
 import llama  # noqa: E402
 from lowtide import SCRATCH, finish, lowtide, table  # noqa: E402
 
-LENGTHS = [2048, 4096, 6144, 8192, 16384, 32768, 36864]
-ROWS = 1024  # of a block of queries
+TOKENS = 64  # the bisection's step
 TIMES = 5.5  # the longest sequence, of that of per-layer checkpointing
 
 
@@ -45,7 +54,7 @@ class Step:
         return json.loads(made.stdout) if made.returncode == 0 else None
 
     def once(self) -> tuple[dict, pathlib.Path]:
-        """Each op once, without a budget; and the folder of its bare problem."""
+        """Each op once, without a budget; and the file of its bare problem."""
         folder = SCRATCH / f"llama/{self.length}"
         folder.mkdir(parents=True, exist_ok=True)
         made = self.planned("--dump-problems", folder)
@@ -53,13 +62,13 @@ class Step:
             sys.exit(f"no plan of {self.length} tokens without a budget")
         return made, folder / "order.txt"
 
-    def checkpointed(self, problem: pathlib.Path) -> dict | None:
-        made = lowtide("remat", problem, "--budget", self.arguments.memory, "--method", "chen", "--json", check=False)
-        outcome = json.loads(made.stdout) if made.stdout else {}
-        return outcome if "cost" in outcome else None
+    def by_layer(self, problem: pathlib.Path, memory: str) -> dict:
+        """With a "cost", if it keeps the memory."""
+        made = lowtide("remat", problem, "--budget", memory, "--method", "chen", "--json", check=False)
+        return json.loads(made.stdout) if made.stdout else {}
 
     def in_blocks(self, *flags) -> dict | None:
-        blocks = max(2, self.length // ROWS)
+        blocks = max(2, -(-self.length // self.arguments.rows))
         return self.planned("--query-blocks", blocks, "--split", f"1,{self.last_norm()}:{blocks}", "--budget", self.arguments.memory, "--effort",
                             self.arguments.effort, *flags)
 
@@ -69,54 +78,119 @@ class Step:
         return f"node_rmsnormalization_{17 * layers + 2}"
 
 
-def cell(made: dict | None, once: float, length: int) -> list[str]:
+def longest_by_layer(arguments: argparse.Namespace) -> int:
+    """In tokens; 0: not even 64."""
+
+    def fits(units: int) -> bool:
+        step = Step(units * TOKENS, arguments)
+        return "cost" in step.by_layer(step.once()[1], arguments.memory)
+
+    low, high = 0, 1
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low * TOKENS
+
+
+def gigaflops_per_token(network: llama.Llama, length: int) -> tuple[float, float]:
+    """Of a training step, each op once: products with parameters, and with scores as causality needs them. Backward is twice forward."""
+    attention = network.width * (2 * network.heads + 2 * network.shared_heads) * network.head_width
+    parameters = network.layers * (attention + 3 * network.width * network.inner) + network.width * network.vocabulary
+    scores = network.layers * network.heads * network.head_width * length / 2  # of queries and keys; as many again of values
+    return 3 * 2 * parameters / 1e9, 3 * 2 * 2 * scores / 1e9
+
+
+def seconds_of(made: dict) -> float:
+    return made["cost"] if "cost" in made else made["predicted_step_seconds"]
+
+
+def cells(made: dict | None, once: float, length: int) -> list[str]:
     if made is None:
-        return ["-", "-", "-"]
-    seconds = made["cost"] if "cost" in made else made["predicted_step_seconds"]
-    proven = made.get("lower_bound_seconds", once)
-    return [f"{100 * (seconds / once - 1):+.1f} %", f"{100 * (proven / once - 1):+.1f} %", f"{1e3 * seconds / length:.3f}"]
+        return ["none found", "-", "-"]
+    seconds = seconds_of(made)
+    proven = f"{100 * (made['lower_bound_seconds'] / once - 1):+.1f} %" if "lower_bound_seconds" in made else "-"
+    return [f"{100 * (seconds / once - 1):+.1f} %", proven, f"{1e3 * seconds / length:.3f}"]
+
+
+class Comparison:
+    """One length after the other; rows for people, outcomes for --json, and what is broken."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments = arguments
+        self.rows, self.outcomes, self.broken = [], {}, []
+        self.found = {False: 0, True: 0}  # the longest in blocks, with transfers or without
+
+    def add(self, length: int) -> None:
+        step = Step(length, self.arguments)
+        once, problem = step.once()
+        seconds = once["predicted_step_seconds"]
+        memory = self.arguments.memory
+        layered = step.by_layer(problem, memory)
+        if "cost" not in layered:
+            memory = layered["smallest_peak_bytes"]
+            layered = step.by_layer(problem, memory)
+        outcome = self.outcomes[length] = {"each op once": once, "by layer": layered}
+        needs = self.arguments.memory if memory == self.arguments.memory else f"{memory / 1e9:,.0f} GB"
+        gigaflops = gigaflops_per_token(llama.NETWORKS[self.arguments.network], length)
+        row = [f"{length:,}", *[f"{flops:.1f}" for flops in gigaflops], f"{once['arena_bytes'] / 1e9:,.0f} GB", f"{1e3 * seconds / length:.3f}",
+               needs, *cells(layered, seconds, length)[::2]]
+        for swap in [False] if self.arguments.no_swap else [False, True]:
+            made = step.in_blocks(*(["--swap", "host"] if swap else []))
+            outcome["in blocks, transfers" if swap else "in blocks"] = made
+            row += cells(made, seconds, length)
+            self.check(length, swap, made, layered)
+        self.rows.append(row)
+
+    def check(self, length: int, swap: bool, made: dict | None, layered: dict) -> None:
+        if made is None:
+            return
+        what = f"in blocks{', transfers' if swap else ''}, {length:,} tokens"
+        self.found[swap] = max(self.found[swap], length)
+        if made["arena_bytes"] > made["budget_bytes"]:
+            self.broken.append(f"{what}: an arena of {made['arena_bytes']:,} bytes")
+        if made["lower_bound_seconds"] > made["predicted_step_seconds"] * (1 + 1e-9):
+            self.broken.append(f"{what}: faster than what is proven")
+        if not swap and "cost" in layered and seconds_of(made) > layered["cost"]:
+            self.broken.append(f"{what}: {seconds_of(made):.2f} s, by layer {layered['cost']:.2f} s")
+
+    def print(self) -> None:
+        header = ["tokens", "GFLOP per token: parameters", "scores", "each op once", "ms per token", "by layer, within", "extra", "ms per token"]
+        for swap in [False] if self.arguments.no_swap else [False, True]:
+            header += [f"in blocks{', transfers' if swap else ''}", "proven", "ms per token"]
+        table(header, self.rows)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS, metavar="N", help="tokens of the sequence")
+    parser.add_argument("--lengths", nargs="+", type=int, metavar="N", help="tokens of the sequence, to be planned in blocks")
+    parser.add_argument("--rows", type=int, default=1024, help="of a block of queries, at most")
     parser.add_argument("--effort", type=float, default=5, help="of each plan, about in seconds of one core")
     parser.add_argument("--network", choices=list(llama.NETWORKS), default="llama8b")
     parser.add_argument("--memory", default="80GB", help="of the device")
-    parser.add_argument("--time-limit", type=float, default=300, help="of each plan, in seconds")
+    parser.add_argument("--time-limit", type=float, default=600, help="of each plan, in seconds")
+    parser.add_argument("--no-swap", action="store_true", help="no plans with transfers")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all figures")
     arguments = parser.parse_args()
-    ways = ["per-layer checkpointing", "in blocks", "in blocks, swap"]
-    rows, found, broken = [], {way: 0 for way in ways}, []
-    outcomes = {}
-    for length in arguments.lengths:
-        step = Step(length, arguments)
-        once, problem = step.once()
-        seconds = once["predicted_step_seconds"]
-        made = dict(zip(ways, [step.checkpointed(problem), step.in_blocks(), step.in_blocks("--swap", "host")]))
-        outcomes[length] = {"each op once": once, **made}
-        row = [f"{length:,}", f"{once['arena_bytes'] / 2**30:,.0f}", f"{1e3 * seconds / length:.3f}"]
-        for way, outcome in made.items():
-            row += cell(outcome, seconds, length)
-            if outcome is None:
-                continue
-            found[way] = max(found[way], length)
-            if "arena_bytes" in outcome and outcome["arena_bytes"] > outcome["budget_bytes"]:
-                broken.append(f"{way}, {length} tokens: an arena of {outcome['arena_bytes']:,} bytes")
-            if "predicted_step_seconds" in outcome and outcome["lower_bound_seconds"] > outcome["predicted_step_seconds"] * (1 + 1e-9):
-                broken.append(f"{way}, {length} tokens: faster than what is proven")
-        rows.append(row)
+    layered = longest_by_layer(arguments)
+    if layered == 0:
+        sys.exit(f"--memory {arguments.memory}: not even {TOKENS} tokens by layer")
+    wanted = -(-TIMES * layered // arguments.rows) * arguments.rows
+    comparison = Comparison(arguments)
+    for length in arguments.lengths or [layered, int(wanted)]:
+        comparison.add(length)
         if arguments.json:
-            arguments.json.write_text(json.dumps(outcomes, indent=1))
-    print(f"{arguments.network}, {arguments.memory}, predicted by the roofline of an H100; of each way extra time, proven, ms per token")
-    table(["tokens", "each op once, GiB", "ms per token", *[f"{way}{what}" for way in ways for what in ("", ": proven", ": ms per token")]],
-          rows)
-    for way, length in found.items():
-        print(f"longest that was found {way}: {length:,} tokens")
-    least = found[ways[0]]
-    if least and found[ways[1]] < TIMES * least:
-        broken.append(f"{found[ways[1]]:,} tokens are less than {TIMES} times {least:,}")
-    return finish(broken)
+            arguments.json.write_text(json.dumps(comparison.outcomes, indent=1))
+    print(f"{arguments.network}, {arguments.memory}, predicted by the roofline of an H100; extra time and what is proven of it are over each op once")
+    comparison.print()
+    print(f"longest by layer: {layered:,} tokens; {layered + TOKENS:,} do not fit")
+    for swap, longest in comparison.found.items():
+        if longest > 0:
+            print(f"longest that was found in blocks{', transfers' if swap else ''}: {longest:,} tokens, {longest / layered:.2f} times that")
+    if comparison.found[False] < TIMES * layered:
+        comparison.broken.append(f"{comparison.found[False]:,} tokens are less than {TIMES} times {layered:,}")
+    return finish(comparison.broken)
 
 
 if __name__ == "__main__":

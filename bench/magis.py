@@ -34,8 +34,8 @@ one made from nothing on random networks; 15 states a second by stage. 13 to 15 
 
 How long one waits for a first plan within a budget, and for the last, is printed behind the tables. A plan's search is limited by counted
 work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half as long again and was killed. Some hours.
-Exit code 1 if a plan's arena is above its budget, if a bound is above its plan's time, if planning fails otherwise than by a budget that
-it does not meet, if a row of auto is more than a tenth of a point slower than a row that uses a part of its levers, or than micro-batches
+Exit code 1 if a plan's arena is above its budget, if a bound is above its plan's time, if a plan of --slowdown takes longer than that, if
+planning fails otherwise than by a budget that it does not meet, if a row of auto is more than a tenth of a point slower than a row that uses a part of its levers, or than micro-batches
 in any number (unless the time limit ended its search), or if the geometric means of all seven are above what MAGIS measured, or by
 published costs above what is wanted of them.
 """

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "autodiff/training.h"
+#include "rewrite/slice_concat.h"
 #include "support/graph_writer.h"
 #include "support/same_results.h"
 
@@ -78,6 +79,16 @@ ir::Graph step_of(const ir::Graph& forward) {
   return *step;
 }
 
+int64_t slices_of_slices(const ir::Graph& graph) {
+  int64_t found = 0;
+  for (const OpId id : graph.ops()) {
+    if (graph.op(id).kind != "Slice") continue;
+    const OpId maker = graph.value(graph.op(id).inputs[0]).producer;
+    found += maker.valid() && graph.op(maker).kind == "Slice" ? 1 : 0;
+  }
+  return found;
+}
+
 class QueryBlocks : public ::testing::TestWithParam<Form> {};
 
 TEST_P(QueryBlocks, ComputeTheSameAndTheSameGradients) {
@@ -140,6 +151,21 @@ TEST(QueryBlocksOfCausal, PadGradientsToTheNextBlockOnly) {
   }
   EXPECT_EQ(pads, 2 * (kSequence - 1)) << "of keys and of values";
   EXPECT_EQ(rows, pads) << "one row each";
+}
+
+// Keys of all blocks are cut from all keys then, so that each can be made again by itself; the
+// gradients still grow block by block, in as many paddings.
+TEST(QueryBlocksOfCausal, CutKeysFromTheWholeOnceThereAreGradients) {
+  const auto made = attention_in_blocks(Attentive(Form{}).with_one_result(), 7);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  const ir::Graph step = step_of(made->graph);
+  const auto direct = apply_rules(step, direct_slice_rules());
+  ASSERT_TRUE(direct.has_value()) << direct.error().message;
+  EXPECT_EQ(slices_of_slices(step), 2 * (kSequence - 2)) << "of keys and of values";
+  EXPECT_EQ(slices_of_slices(direct->graph), 0);
+  EXPECT_EQ(direct->graph.op_count(), step.op_count());
+  EXPECT_EQ(ops_called(direct->graph, "Pad"), ops_called(step, "Pad"));
+  expect_same_results(step, direct->graph);
 }
 
 TEST(QueryBlocksAreNotMadeOf, ScoresThatOthersRead) {

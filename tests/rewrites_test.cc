@@ -34,14 +34,20 @@ constexpr int64_t kMostColumns = 24;
 
 class Network : public GraphWriter {
  public:
-  // With so many batch norms and attentions beside these ops.
-  Network(uint64_t seed, int ops, int norms = 0, int attentions = 0) : rng_(seed) {
+  // What some rewrites need, beside the other ops.
+  struct Kinds {
+    int norms = 0, attentions = 0, losses = 0;
+  };
+
+  Network(uint64_t seed, int ops) : Network(seed, ops, Kinds{}) {}
+  Network(uint64_t seed, int ops, const Kinds& kinds) : rng_(seed) {
     graph_.name = "rewrites";
     for (const char* name : {"x", "y"}) pool_.push_back(given(name, {4, 6}));
     pool_.push_back(given("p", {4, 6}, Category::kParameter));
     for (int i = 0; i < ops; ++i) {
-      if (i < norms) normalise();
-      if (i < attentions) attend();
+      if (i < kinds.norms) normalise();
+      if (i < kinds.attentions) attend();
+      if (i < kinds.losses) classify();
       grow();
     }
     for (ValueId v : graph_.values())
@@ -95,11 +101,27 @@ class Network : public GraphWriter {
     const ValueId shares = op("Softmax", {scores}, {{"axis", int64_t{1}}});
     keep(op("MatMul", {shares, like(x)}));
   }
+  // Each row is one of more classes than it has columns.
+  void classify() {
+    ValueId x = op("Tanh", {any()});
+    if (dim(x, 0) < dim(x, 1)) x = op("Transpose", {x}, {{"perm", ir::Dims{1, 0}}});
+    const int64_t classes = dim(x, 1) + rng_.between(1, 4);
+    const ValueId w = given("w", {dim(x, 1), classes}, Category::kParameter);
+    ir::Value labels;
+    labels.name = graph_.fresh_name("labels");
+    labels.dims = {dim(x, 0)};
+    labels.dtype = DType::kI64;
+    labels.category = Category::kInput;
+    const ValueId given_labels = graph_.add_value(std::move(labels));
+    const ValueId logits = op("MatMul", {x, w});
+    result(op("CrossEntropy", {logits, given_labels}, {{"axis", int64_t{1}}}));
+  }
   void twin() {
     std::vector<ir::OpId> ops(graph_.ops().begin(), graph_.ops().end());
     if (ops.empty()) return;
     const ir::Op old = graph_.op(ops[rng_.below(ops.size())]);
-    keep(op(old.kind, old.inputs, old.attrs));
+    const ValueId made = op(old.kind, old.inputs, old.attrs);
+    if (graph_.value(made).dims.size() == 2) keep(made);  // no loss
   }
   // A sum or product of a few, each of them or their product with one that all share.
   void algebra() {
@@ -225,6 +247,7 @@ std::string what_differs(const ir::Graph& before, const ir::Graph& after, double
   context.precision = ref::Precision::kF64;
   context.seed_missing_inputs = true;
   context.seed = 7;
+  context.integer_limit = 2;  // labels
   const auto was = ref::interpret(before, {}, context), is = ref::interpret(after, {}, context);
   if (!was || !is) return was ? is.error().message : was.error().message;
   const std::vector<ValueId> old = before.outputs(), now = after.outputs();
@@ -290,8 +313,13 @@ class EveryRewrite : public testing::TestWithParam<size_t> {
   const Rewrite& rewrite() const { return rewrite::rewrites()[GetParam()]; }
   double close() const { return rewrite().by_default ? 0 : kClose; }
   // What only serves steps in parts is about batch norm.
-  int norms() const { return rewrite().in_parts ? 2 : 0; }
-  int attentions() const { return rewrite().in_blocks ? 2 : 0; }
+  Network::Kinds kinds() const {
+    return {.norms = rewrite().in_parts ? 2 : 0,
+            .attentions = rewrite().in_blocks ? 2 : 0,
+            .losses = rewrite().name == "chunked-loss" ? 2 : 0};
+  }
+  // Slices of slices that others read, too, are few.
+  int ops() const { return rewrite().in_training_blocks ? 24 : 8; }
 };
 
 std::string name_of(const testing::TestParamInfo<size_t>& info) {
@@ -304,7 +332,7 @@ TEST_P(EveryRewrite, KeepsWhatIsComputed) {
   int64_t changed = 0, networks = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
-    const ir::Graph graph = Network(seed, 8, norms(), attentions()).graph();
+    const ir::Graph graph = Network(seed, ops(), kinds()).graph();
     const int64_t before = changed;
     const ir::Graph after = rewritten(rewrite(), RewriteStage::kStep, graph, changed);
     networks += changed > before;
@@ -324,7 +352,7 @@ TEST_P(EveryRewrite, KeepsTheGradients) {
   int64_t changed = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
-    Network network(seed, 8, norms(), attentions());
+    Network network(seed, ops(), kinds());
     const ir::Graph graph = network.with_one_result();
     const ir::Graph step = gradients(graph);
     ASSERT_GT(step.outputs().size(), 1U);

@@ -332,8 +332,11 @@ Status run_run_command(RunFlags& flags) {
                              all.substr(0, all.find('\n'))));
   }
   std::optional<plan::Plan> whole;
-  if (!flags.against.empty()) {
-    LT_ASSIGN(whole, whole_step(plan.state().plan, flags.against));
+  std::string model = flags.against;
+  if (model.empty() && flags.options.compare && runs_parts(plan.state().plan))
+    model = model_beside(plan.state().plan, flags.plan, flags.options.model_folder);
+  if (!model.empty()) {
+    LT_ASSIGN(whole, whole_step(plan.state().plan, model));
     flags.options.whole = &*whole;
     flags.options.compare = true;
   }
@@ -364,7 +367,8 @@ void add_run(CLI::App& app, Action& action) {
   CompareOptions& options = flags->options;
   command->add_option("--steps", options.steps, "steps to time")->check(whole_number(1, 1000000));
   command->add_flag("--compare", options.compare,
-                    "also run the step unplanned and compare every result bit for bit");
+                    "also run the step unplanned and compare every result bit for bit; of a plan "
+                    "in parts whose model lies beside it or in --model-folder: as --against");
   command->add_flag("--poison", options.poison,
                     "fill free memory with NaN bytes: with --compare, a plan that reads what is no "
                     "longer there is found (slower)");

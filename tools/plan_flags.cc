@@ -160,6 +160,13 @@ void add_parts_flags(CLI::App* command, PlanOptions& options) {
       ->type_name("N[,OP:M]...|auto")
       ->default_str("1");
   command
+      ->add_option("--no-mutation", options.no_mutations,
+                   "--split auto searches without this step from labels to labels: outer (parts "
+                   "of everything), enable, disable, lift or mutate (parts behind an op); may be "
+                   "repeated")
+      ->type_name("NAME")
+      ->default_str("");
+  command
       ->add_option("--query-blocks", options.query_blocks,
                    "each attention in so many blocks of queries, one after the other, each with "
                    "the keys that a causal mask lets it see: less memory, and less time where it "

@@ -42,7 +42,8 @@ TEST(OptionsJson, EveryFieldIsRead) {
           "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
           "more_levers": false, "recompute": false, "reorder": false, "pieces": false,
           "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
-          "cuts": ["layer*:m:4"], "split": "auto", "query_blocks": 7, "strided_views": false,
+          "cuts": ["layer*:m:4"], "split": "auto", "no_mutations": ["lift"],
+          "query_blocks": 7, "strided_views": false,
           "swap": "host", "link_bytes_per_second": 2e9, "effort": 0.5,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
   ASSERT_TRUE(planning) << planning.error().message;
@@ -70,6 +71,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->no_rewrites, std::vector<std::string>{"common-ops"});
   EXPECT_EQ(planning->cuts, std::vector<std::string>{"layer*:m:4"});
   EXPECT_EQ(planning->split, "auto");
+  EXPECT_EQ(planning->no_mutations, std::vector<std::string>{"lift"});
   EXPECT_EQ(planning->query_blocks, 7);
   EXPECT_FALSE(planning->strided_views);
   EXPECT_EQ(planning->swap, "host");

@@ -301,6 +301,7 @@ Status compare_first(const plan::Plan& plan, const CompareOptions& options,
   if (options.whole == nullptr) {
     LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, unplanned));
     report.same_ops = in_parts(plan);
+    if (report.same_ops) report.model_file = model_file_of(plan);
     return {};
   }
   const auto again = [&] { return opener_of_unplanned.open_unplanned(); };

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
+#include "pipeline/label_search.h"
+#include "pipeline/least_time.h"
 #include "pipeline/parts_floor.h"
 #include "pipeline/take_rewrites.h"
 
@@ -145,38 +148,83 @@ std::vector<std::string> unused_levers(const PlanOptions& asked,
   return unused;
 }
 
+namespace {
+
+// Of the step that these options make, each op once.
+std::optional<double> once_seconds(const ir::Graph& forward, pipeline::OptimizeOptions options) {
+  options.budget_bytes = std::numeric_limits<int64_t>::max();
+  return pipeline::least_seconds(forward, options).value_or(std::nullopt);
+}
+
+std::string more_time(const char* how, double seconds, double once) {
+  return fmt::format(" and {} {:.1f} % more time", how, std::max(0.0, 100 * (seconds / once - 1)));
+}
+
+// What keeping the budget takes then, by a bound; empty where there is none.
+std::string time_bought(const ir::Graph& forward, pipeline::OptimizeOptions options,
+                        int64_t budget_bytes) {
+  options.budget_bytes = budget_bytes;
+  const auto least = pipeline::least_seconds(forward, options).value_or(std::nullopt);
+  const auto once = once_seconds(forward, options);
+  return least && once && *once > 0 ? more_time("at least", *least, *once) : "";
+}
+
+// In even parts, each op once, by estimate; empty where none keep the budget so.
+std::string time_of_parts(const ir::Graph& forward, pipeline::OptimizeOptions options,
+                          int64_t budget_bytes) {
+  constexpr size_t kNumbers = 1;  // the fewest parts take the least time, as a rule
+  const auto once = once_seconds(forward, options);
+  options.budget_bytes = budget_bytes;
+  options.split = {.parts = 0};
+  const auto step = pipeline::step_to_cut(forward, options);
+  if (!step || !once || *once <= 0) return {};
+  const auto parts = pipeline::even_candidates(*step, options, kNumbers);
+  if (!parts || parts->size() < 2) return {};
+  return more_time("about", parts->back().seconds, *once) +
+         fmt::format(" in {} parts", parts->back().labels.parts);
+}
+
+}  // namespace
+
 std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
                            int64_t budget_bytes) {
   std::vector<std::string> found;
-  const auto offer = [&](const char* lever, const Result<int64_t>& least) {
-    if (least)
-      found.push_back(fmt::format("with {} at least {} bytes ({}){}", lever, *least,
-                                  format_bytes(*least),
-                                  *least <= budget_bytes ? " would be needed" : ", too many"));
+  const auto tell = [&](const char* lever, const Result<int64_t>& least, auto&& time) {
+    if (!least) return;
+    const bool would_do = *least <= budget_bytes;
+    found.push_back(fmt::format("with {} at least {} bytes ({}){}{}", lever, *least,
+                                format_bytes(*least), would_do ? " would be needed" : ", too many",
+                                would_do ? time() : std::string()));
+  };
+  const auto offer = [&](const char* lever, const pipeline::OptimizeOptions& more) {
+    tell(lever, pipeline::least_bytes(forward, more),
+         [&] { return time_bought(forward, more, budget_bytes); });
   };
   if (!options.schedule.recompute) {
     pipeline::OptimizeOptions more = options;
     more.schedule.recompute = true;
-    offer("recompute", pipeline::least_bytes(forward, more));
+    offer("recompute", more);
   }
-  if (options.split.whole()) offer("split", pipeline::least_bytes_in_parts(forward, options));
+  if (options.split.whole())
+    tell("split", pipeline::least_bytes_in_parts(forward, options),
+         [&] { return time_of_parts(forward, options, budget_bytes); });
   if (!options.schedule.remat.reorder) {
     pipeline::OptimizeOptions more = options;
     more.order = {};
     more.schedule.remat.reorder = more.sums = true;
-    offer("reorder", pipeline::least_bytes(forward, more));
+    offer("reorder", more);
   }
   if (!options.rewrites.without.empty()) {
     pipeline::OptimizeOptions more = options;
     more.rewrites.without.clear();
     const Result<int64_t> least = pipeline::least_bytes(forward, more);
     const Result<int64_t> now = pipeline::least_bytes(forward, options);
-    if (least && now && *least < *now) offer("rewrite", least);
+    if (least && now && *least < *now) offer("rewrite", more);
   }
   if (options.slow_tiers.empty() && !options.device.slow_tiers.empty()) {
     pipeline::OptimizeOptions more = options;
     more.slow_tiers = {first_tier(options.device)};
-    offer("swap", pipeline::least_bytes(forward, more));
+    offer("swap", more);
   }
   return found.empty() ? "" : fmt::format("; not used: {}", fmt::join(found, ", "));
 }

@@ -46,7 +46,8 @@ std::vector<std::string> unused_levers(const PlanOptions& asked,
                                        const pipeline::OptimizeOptions& options);
 
 // Of a budget that was not kept: what each lever that was not used would need at least (a bound, no
-// promise), as the end of a line; empty, where all that the device has were used. Rewrites are
+// promise) and, where that keeps the budget, what time it would take (at least; of even parts an
+// estimate), as the end of a line; empty, where all that the device has were used. Rewrites are
 // named where they would lower that. `options` are those without the levers.
 std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
                            int64_t budget_bytes);

@@ -201,6 +201,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .boolean("sums", options.sums)
       .words("rewrites", options.rewrites)
       .words("no_rewrites", options.no_rewrites)
+      .words("no_mutations", options.no_mutations)
       .words("cuts", options.cuts)
       .word("split", options.split)
       .integer("query_blocks", options.query_blocks)

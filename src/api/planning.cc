@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "api/costs.h"
 #include "api/levers.h"
 #include "api/running.h"
+#include "api/whole_step.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/printable.h"
@@ -44,6 +46,8 @@ std::map<std::string, std::string, std::less<>> provenance(
     facts["rewrites"] = fmt::format("{}", fmt::join(options.rewrites, " "));
   if (!options.no_rewrites.empty())
     facts["no_rewrites"] = fmt::format("{}", fmt::join(options.no_rewrites, " "));
+  if (!options.no_mutations.empty())
+    facts["no_mutations"] = fmt::format("{}", fmt::join(options.no_mutations, " "));
   facts["train"] = options.train ? "yes" : "no";
   if (!options.train) return facts;
   if (!dropout) facts["dropout"] = "no";
@@ -214,6 +218,7 @@ Status choose_passes(const PlanOptions& options, pipeline::OptimizeOptions& resu
                                                 options.query_blocks, kMostQueryBlocks));
   result.query_blocks = options.query_blocks;
   LT_RETURN_IF_ERROR(rewrite::check(result.rewrites));
+  LT_ASSIGN(result.mutations, pipeline::mutations_without(options.no_mutations));
   for (const std::string& text : options.cuts) {
     LT_ASSIGN(result.cuts.emplace_back(), fission::parse_rule(text));
   }
@@ -434,6 +439,10 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
   for (const fission::CutRule& rule : optimized.cuts) options.cuts.push_back(fission::print(rule));
   optimized.plan.provenance =
       provenance(options, planning.options, planning.threads, model.state().dropout);
+  // What a step in parts is compared with, whose file `run --compare` looks for beside the plan.
+  if (in_parts(optimized.plan))
+    optimized.plan.provenance["model_file"] =
+        std::filesystem::path(model.state().origin).filename().string();
   if (planning.options.costs)
     optimized.plan.provenance["costs"] =
         fmt::format("measured {}, on {}", cost::print(optimized.costs),

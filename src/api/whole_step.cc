@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "api/planning.h"
@@ -89,6 +91,25 @@ bool runs_parts(const plan::Plan& plan) {
            return at != std::string::npos && at + kPart.size() < op.name.size() &&
                   op.name.find_first_not_of("0123456789", at + kPart.size()) == std::string::npos;
          });
+}
+
+// Of a name in a plan file only the last part counts: it leads to no other folder.
+std::string model_file_of(const plan::Plan& plan) {
+  return std::filesystem::path(fact_of(plan, "model_file")).filename().string();
+}
+
+std::string model_beside(const plan::Plan& plan, const std::string& plan_file,
+                         const std::string& model_folder) {
+  namespace fs = std::filesystem;
+  const std::string name = model_file_of(plan);
+  if (name.empty()) return {};
+  for (const fs::path& folder :
+       {fs::path(plan_file).parent_path(), fs::path(model_folder), fs::path()}) {
+    const fs::path file = folder / name;
+    std::error_code unreachable;
+    if (fs::is_regular_file(file, unreachable)) return file.string();
+  }
+  return {};
 }
 
 Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file) {

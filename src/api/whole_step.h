@@ -19,6 +19,13 @@ bool in_parts(const plan::Plan& plan);
 // And some op does: a split to be chosen may have left the step whole.
 bool runs_parts(const plan::Plan& plan);
 
+// The file name of the model that a plan in parts was made of; empty where the plan says none.
+std::string model_file_of(const plan::Plan& plan);
+// A file of that name beside the plan, in `model_folder` or in the working folder, the first there
+// is; empty where there is none.
+std::string model_beside(const plan::Plan& plan, const std::string& plan_file,
+                         const std::string& model_folder);
+
 // `file`: the model (an ONNX file or graph text) that `plan` was made of, or a plan of it (.lt).
 // Error: as Model::read, Plan::make and Plan::load; kUsage, where a plan is itself in parts or does
 // not verify.

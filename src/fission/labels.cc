@@ -292,6 +292,17 @@ IdVector<OpId, int> levels_as_cut(const Levels& levels, const Cuts& cuts) {
   return level_of;
 }
 
+bool has_idle_level(const Levels& levels, const IdVector<OpId, int>& as_cut) {
+  std::vector<char> is_used(levels.levels.size(), 0);
+  for (const int level : as_cut)
+    if (level != Levels::kOutside) is_used[static_cast<size_t>(level)] = 1;
+  for (size_t level = 1; level < levels.levels.size(); ++level) {
+    const auto parent = static_cast<size_t>(levels.levels[level].parent);
+    if (!is_used[level] || levels.levels[level].parts == levels.levels[parent].parts) return true;
+  }
+  return false;
+}
+
 Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts) {
   return cuts_of(graph, axis_class, levels_of(graph, axis_class, {.parts = parts}).value());
 }

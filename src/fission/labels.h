@@ -112,6 +112,10 @@ Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& 
 // The level of each op by the parts that it has; kOutside where it stays whole.
 IdVector<ir::OpId, int> levels_as_cut(const Levels& levels, const Cuts& cuts);
 
+// Whether in the parts of a level but the first no op runs, or they are no more than those around
+// it: the same labels are there without it. `as_cut`: levels_as_cut.
+bool has_idle_level(const Levels& levels, const IdVector<ir::OpId, int>& as_cut);
+
 // All ops of the class in so many parts, as equal as they can be, the larger ones first; where an
 // op's extent is a multiple of the class's least one (rows of flattened samples), its parts are
 // those of whole units. Nothing for ops whose extent is smaller. `parts` >= 2.

@@ -136,6 +136,20 @@ TEST(Labels, LevelsLieInEachOther) {
   EXPECT_EQ(cuts[OpId(3)]->bounds, (Bounds{0, 1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
+TEST(Labels, ALevelWhoseOpsRunInOtherPartsIsIdle) {
+  const Step step;
+  const AxisClass axis_class = step.largest();
+  const auto is_idle = [&](const Labels& labels) {
+    const Levels levels = levels_of(step.graph, axis_class, labels).value();
+    return has_idle_level(levels, levels_as_cut(levels, cuts_of(step.graph, axis_class, levels)));
+  };
+  EXPECT_FALSE(is_idle({.parts = 2}));
+  EXPECT_FALSE(is_idle({2, {{"b", 8}, {"a", 4}}}));
+  EXPECT_TRUE(is_idle({2, {{"a", 2}}}));  // those around it
+  EXPECT_TRUE(is_idle({2, {{"b", 8}, {"a", 8}}}));
+  EXPECT_TRUE(is_idle({2, {{"a", 4}, {"b", 1024}}}));  // more than any op has
+}
+
 TEST(Labels, OfLevelsThatAreNoneAreRefused) {
   const Step step;
   const AxisClass axis_class = step.largest();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <initializer_list>
+#include <tuple>
 #include <utility>
 
 #include "base/bytes.h"
@@ -123,11 +124,16 @@ class FrontSearch {
   double share_ = 0;  // as was told
 };
 
-// Each plan is the fastest of all that fit, and of those as fast the one with the least arena.
+// Each plan is the fastest of all that fit, and of those as fast the one that moves least, then the
+// one with the least arena: a step that fits moves nothing, though that may be free.
 void make_monotone(std::vector<Attempt>& attempts) {
   const auto better = [](const BudgetSolution& a, const BudgetSolution& b) {
-    return std::pair(seconds(a), a.solution.arena_bytes) <
-           std::pair(seconds(b), b.solution.arena_bytes);
+    const auto key = [](const BudgetSolution& one) {
+      const plan::SequenceProfile& profile = one.solution.profile;
+      return std::tuple(profile.seconds, profile.stored_bytes + profile.loaded_bytes,
+                        one.solution.arena_bytes);
+    };
+    return key(a) < key(b);
   };
   const std::vector<Attempt> all = attempts;
   for (Attempt& attempt : attempts)

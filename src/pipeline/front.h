@@ -5,7 +5,7 @@
 // that keep it, so the front is monotone: with less memory no plan is faster, and none has a larger
 // arena than with more. With --split auto each budget has its own parts (front_in_parts.h).
 //
-// Tests: degenerate_test.cc, src/api/front_test.cc.
+// Tests: front_test.cc, degenerate_test.cc, src/api/front_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -98,6 +98,9 @@ std::string print(const OptimizeOptions& options) {
   for (const fission::CutRule& cut : options.cuts)
     text += fmt::format("cut {}\n", fission::print(cut));
   if (!options.split.whole()) text += fmt::format("split {}\n", fission::print(options.split));
+  for (const LabelMutation& mutation : label_mutations())
+    if (!(options.mutations.*mutation.member))
+      text += fmt::format("no_mutation {}\n", mutation.name);
   text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
                       options.order.limits.max_seconds);
   text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",

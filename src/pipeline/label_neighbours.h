@@ -3,7 +3,7 @@
 // (disable); hands them to the region around it (lift); has more or fewer (mutate). Beside them
 // the whole class runs in more or fewer parts (outer).
 //
-// Tests: tests/split_test.cc.
+// Tests: label_neighbours_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,9 @@
 #include "fission/labels.h"
 #include "fission/regions.h"
 #include "ir/graph.h"
+#include "pipeline/label_mutations.h"
 
 namespace lowtide::pipeline {
-
-// Which neighbours a state has; each can be left out to see what it is worth (bench/labels.cc).
-struct LabelMutations {
-  bool outer = true, enable = true, disable = true, lift = true, mutate = true;
-};
 
 class LabelNeighbours {
  public:

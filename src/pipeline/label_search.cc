@@ -40,11 +40,10 @@ bool is_better(const Candidate& a, const Candidate& b) {
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
-         double below_seconds, const LabelMutations& may)
+         double below_seconds)
       : step_(step),
         options_(options),
         tuning_(tuning),
-        may_(may),
         best_seconds_(below_seconds),
         budget_bytes_(*options.budget_bytes),
         estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
@@ -116,7 +115,7 @@ class Search {
       late += is_full ? 1 : 0;
       const std::vector<SchedOpId> order = all_[at].order;
       if (is_full) continue;
-      for (const Labels& labels : neighbours_->of(all_[at].candidate.labels, may_))
+      for (const Labels& labels : neighbours_->of(all_[at].candidate.labels, options_.mutations))
         if (!is_done()) LT_RETURN_IF_ERROR(look_at(labels, order));
     }
     return look_closer();
@@ -305,7 +304,8 @@ class Search {
     const auto levels = reader_->levels(labels);
     if (!levels) return std::nullopt;
     const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (has_idle_level(*levels, fission::levels_as_cut(*levels, cuts))) return std::nullopt;
+    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts)))
+      return std::nullopt;
     State made;
     made.candidate.labels = labels;
     LT_ASSIGN(const auto seconds, all_seconds(cuts));
@@ -387,19 +387,6 @@ class Search {
       sequence.push_back(scaled_op[op]);
     }
     return sequence;
-  }
-
-  // One in whose parts no op runs, or with no more than those around: the same labels are there
-  // without it.
-  static bool has_idle_level(const fission::Levels& levels, const IdVector<OpId, int>& as_cut) {
-    std::vector<char> is_used(levels.levels.size(), 0);
-    for (const int level : as_cut)
-      if (level != fission::Levels::kOutside) is_used[static_cast<size_t>(level)] = 1;
-    for (size_t level = 1; level < levels.levels.size(); ++level) {
-      const auto parent = static_cast<size_t>(levels.levels[level].parent);
-      if (!is_used[level] || levels.levels[level].parts == levels.levels[parent].parts) return true;
-    }
-    return false;
   }
 
   // By a known order: where it fits, each op once is the least there is; where it does not, the
@@ -548,7 +535,6 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
-  const LabelMutations& may_;
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;
@@ -574,20 +560,19 @@ class Search {
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning,
-                                                double below_seconds,
-                                                const LabelMutations& mutations) {
-  return Search(step, options, tuning, below_seconds, mutations).run();
+                                                double below_seconds) {
+  return Search(step, options, tuning, below_seconds).run();
 }
 
 Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, kAnyTime, {}).even_ones(most);
+  return Search(step, options, tuning, kAnyTime).even_ones(most);
 }
 
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
                             double below_seconds, const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, below_seconds, {}).finds_any();
+  return Search(step, options, tuning, below_seconds).finds_any();
 }
 
 }  // namespace lowtide::pipeline

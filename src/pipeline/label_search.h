@@ -21,7 +21,6 @@
 #include "fission/labels.h"
 #include "fission/rules.h"
 #include "ir/graph.h"
-#include "pipeline/label_neighbours.h"
 #include "pipeline/optimize.h"
 
 namespace lowtide::pipeline {
@@ -91,8 +90,7 @@ inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning = {},
-                                                double below_seconds = kAnyTime,
-                                                const LabelMutations& mutations = {});
+                                                double below_seconds = kAnyTime);
 
 // The whole step, and behind it even parts that are estimated to keep the budget with some room and
 // each op once: from the fewest on, at most so many of them. No search, and no state of the one

@@ -29,6 +29,7 @@
 #include "ir/graph.h"
 #include "order/order.h"
 #include "pack/pack.h"
+#include "pipeline/label_mutations.h"
 #include "plan/kernel_catalog.h"
 #include "plan/outcome.h"
 #include "plan/plan.h"
@@ -63,6 +64,7 @@ struct OptimizeOptions {
   // best (split.h). After the cuts; an op that they cut along another axis, or into more parts,
   // stays as they say.
   fission::Labels split = {};
+  LabelMutations mutations = {};  // which the search for the best of them may take
   // Schedules to start from beside others, as names of ops (named_runs.h), the best first.
   std::vector<std::vector<std::string>> starts = {};
   order::OrderOptions order;

@@ -82,5 +82,29 @@ TEST(TakeRewrites, WhatTwoStagesChangedIsAddedUp) {
   EXPECT_EQ(graph.op_count(), ops - 1);
 }
 
+// The logits of 64 rows and 200 classes are eight times as large as the weights that make them.
+TEST(TakeRewrites, ALargeLossIsWorthChunks) {
+  OptimizeOptions options = options_of_test();
+  options.training->loss.kind = autodiff::LossKind::kCrossEntropy;
+  ir::Graph graph;
+  graph.name = "classes";
+  const ir::ValueId x = add_value(graph, "x", {64, 8}, Category::kInput);
+  const auto w = add_value(graph, "w", {8, 200}, Category::kParameter);
+  const auto none = ir::ValueId::none();
+  graph.set_output(apply(graph, "MatMul", {apply(graph, "Tanh", {x}), w, none, none}), true);
+  const auto promising = promising_rewrites(graph, options);
+  ASSERT_TRUE(promising.has_value()) << promising.error().message;
+  EXPECT_EQ(*promising, std::vector<std::string>{"chunked-loss"});
+  const auto without = optimize(graph, options);
+  options.rewrites.with = {"chunked-loss"};
+  const auto with = optimize(graph, options);
+  ASSERT_TRUE(with.has_value()) << with.error().message;
+  ASSERT_EQ(with->rewrites.size(), 1U);
+  EXPECT_EQ(with->rewrites[0].name, "chunked-loss");
+  EXPECT_LT(with->rewrites[0].peak_bytes, 0);
+  EXPECT_LT(2 * with->plan.arena_bytes, without->plan.arena_bytes);
+  EXPECT_TRUE(verify::verify(with->plan).ok());
+}
+
 }  // namespace
 }  // namespace lowtide::pipeline

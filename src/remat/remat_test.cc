@@ -327,6 +327,34 @@ TEST(Solve, AStartIsNeverMadeWorse) {
   EXPECT_LE(again.seconds, good.seconds);
 }
 
+// De-remat: a second run of an op right behind the first serves nobody and goes, wherever it is.
+// Starts run no op again that nobody reads (here the last), and no change would take that back.
+TEST(Solve, AUselessRerunGoes) {
+  const ScheduleProblem problem = chain_training(16, 100, 900);
+  const RematOutcome good = solve(problem, quick(10'000'000));
+  expect_valid(problem, good);
+  ASSERT_GT(good.sequence.size(), problem.ops.size());
+  RematOptions options = quick(10'000'000);
+  options.cut_start = options.order_start = options.greedy_start = options.chain_start = false;
+  options.exact_small = false;
+  int tried = 0;
+  for (size_t at = 4; at + 1 < good.sequence.size(); at += 6) {
+    std::vector<SchedAction> start = good.sequence;
+    start.insert(start.begin() + static_cast<std::ptrdiff_t>(at) + 1, good.sequence[at]);
+    const auto with_it = plan::simulate_sequence(problem, start);
+    if (!problem.ops[good.sequence[at].op].may_rerun || !with_it.has_value() ||
+        with_it->peak_bytes > *problem.budget_bytes)
+      continue;
+    ++tried;
+    ASSERT_GT(with_it->seconds, good.seconds);
+    options.starts = {start};
+    const RematOutcome without_it = solve(problem, options);
+    expect_valid(problem, without_it);
+    EXPECT_LE(without_it.seconds, good.seconds * (1 + 1e-12)) << "rerun at " << at;
+  }
+  EXPECT_GT(tried, 3);
+}
+
 // Of a step of which nothing may move, and of one of which everything may.
 TEST(Solve, EveryIdeaCanBeSwitchedOff) {
   ScheduleProblem moving = chain_training(40, 100, 1500);

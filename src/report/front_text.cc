@@ -97,7 +97,7 @@ std::string front_text(const FrontView& front) {
   fmt::format_to(out, "given order {}, best order's arena {}, floor {} (proven), step {:.1f} ms\n",
                  format_bytes(plan.claims.peak_before_bytes), format_bytes(plan.arena_bytes),
                  format_bytes(front.floor_bytes), plan.claims.once_seconds * 1e3);
-  fmt::format_to(out, "costs: {}\n\n", printable(costs_of(plan)));
+  fmt::format_to(out, "costs: {}\n\n", printable(costs_of(plan), kMostCosts));
   fmt::format_to(out, "  {:>10} {:>10} {:>8} {:>8} {:>8}  {:<10} {:>6} {:>10}\n", "budget", "arena",
                  "extra", "bound", "gap", "", "", "moved");
   fmt::format_to(out, "  {:>10} {:>10} {:>8} {:>8} {:>8}  {:<10} {:>6} {:>10}\n", "MiB", "MiB", "%",

@@ -75,9 +75,15 @@ std::string print(const RunReport& report) {
                  report.values_different == 0
                      ? " (bit for bit equal)"
                      : ", first in '" + printable(report.first_different) + "'");
-  if (report.same_ops)
-    text += "the same ops, in parts; --against MODEL compares with the step in one part\n";
-  return text;
+  if (!report.same_ops) return text;
+  const std::string why =
+      report.model_file.empty()
+          ? "the plan does not say which file it was made of"
+          : fmt::format("'{}' is not beside the plan", printable(report.model_file));
+  return text + fmt::format(
+                    "the same ops, in parts, as {}; --against MODEL compares with the step "
+                    "in one part\n",
+                    why);
 }
 
 std::string print_json(const RunReport& report) {

@@ -60,6 +60,7 @@ struct RunReport {
   std::string first_different;           // name of the first value that differs; empty if none
   std::optional<WholeComparison> whole;  // only with a whole step, in place of the four above
   bool same_ops = false;                 // in parts, and compared with the same ops only
+  std::string model_file;                // of such a plan: of the step in one part, if it says so
   std::vector<KindTime> profile;         // only with profile; largest first
 };
 

@@ -235,7 +235,7 @@ std::string verdict_text(const plan::Plan& plan, const PlanningFacts& facts) {
     fmt::format_to(out, "predicted step time {:.1f} ms\n", claims.predicted_seconds * 1e3);
   }
   if (const std::string costs = costs_of(plan); !costs.empty())
-    fmt::format_to(out, "costs  {}\n", printable(costs));
+    fmt::format_to(out, "costs  {}\n", printable(costs, kMostCosts));
   if (facts.cut_short) text += "cut short: the search was stopped, this is the best it had found\n";
   text += "\n";
   fmt::format_to(out, "at the peak         before        after\n");

@@ -56,6 +56,7 @@ struct PlanningFacts {
 // "roofline of NVIDIA GeForce RTX 3090", "measured 812 of 825 ops, ...; the rest by the roofline of
 // ...": where the plan's seconds come from. Empty: it does not say.
 std::string costs_of(const plan::Plan& plan);
+inline constexpr size_t kMostCosts = 1000;  // bytes of it in a line: it is longer than a name
 
 // What a plan file says of its planning: that it is in parts, in which, and what that costs.
 PlanningFacts facts_in_file(const plan::Plan& plan);

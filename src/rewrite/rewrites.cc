@@ -8,6 +8,7 @@
 
 #include "rewrite/algebra.h"
 #include "rewrite/batch_norm.h"
+#include "rewrite/chunked_loss.h"
 #include "rewrite/common_ops.h"
 #include "rewrite/query_blocks.h"
 #include "rewrite/shared_operand.h"
@@ -35,6 +36,11 @@ Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
   return RewriteResult{std::move(report.graph), report.changed};
 }
 
+Result<RewriteResult> direct_slices(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, direct_slice_rules()));
+  return RewriteResult{std::move(report.graph), report.changed};
+}
+
 Result<RewriteResult> reassociate(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(RulesReport report, apply_rules(graph, algebra_rules()));
   return RewriteResult{std::move(report.graph), report.changed};
@@ -52,6 +58,12 @@ Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteConte
 
 Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(BatchNormReport report, norm_in_passes(graph));
+  if (report.ops == 0) return RewriteResult{};
+  return RewriteResult{std::move(report.graph), report.ops};
+}
+
+Result<RewriteResult> chunked_loss(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(ChunkedLossReport report, loss_in_chunks(graph));
   if (report.ops == 0) return RewriteResult{};
   return RewriteResult{std::move(report.graph), report.ops};
 }
@@ -95,6 +107,13 @@ constexpr Rewrite kRewrites[] = {
                "that a causal mask lets it see; runs by default with --query-blocks; less memory, "
                "of causal attention less time; sums may round otherwise",
      .run = query_blocks},
+    {.name = "direct-slices",
+     .in_training_blocks = true,
+     .on_step = true,
+     .effect = "slices of slices are cut from the whole, so that each can be made again by itself; "
+               "runs by default with --query-blocks in training; the same bits and time, less "
+               "memory where ops run again, otherwise maybe more",
+     .run = direct_slices},
     {.name = "common-ops",
      .by_default = true,
      .on_step = true,
@@ -111,6 +130,11 @@ constexpr Rewrite kRewrites[] = {
      .effect = "batch norm's statistics are ops of their own, so that samples can be cut; runs by "
                "default with --split; more time, and sums may round otherwise",
      .run = batch_norm},
+    {.name = "chunked-loss",
+     .on_step = true,
+     .effect = "logits that are larger than their weights, their loss and gradients in chunks of "
+               "rows; less memory, maybe more time, and sums may round otherwise",
+     .run = chunked_loss},
 };
 
 // The names of the given values that results of the graph are computed from.
@@ -177,7 +201,9 @@ Status check(const RewriteChoice& choice) {
 bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, const RewriteContext& context) {
   if (names(choice.without, rewrite.name)) return false;
   return rewrite.by_default || (rewrite.in_parts && context.in_parts) ||
-         (rewrite.in_blocks && context.query_blocks > 1) || names(choice.with, rewrite.name);
+         (rewrite.in_blocks && context.query_blocks > 1) ||
+         (rewrite.in_training_blocks && context.query_blocks > 1 && context.training) ||
+         names(choice.with, rewrite.name);
 }
 
 }  // namespace lowtide::rewrite

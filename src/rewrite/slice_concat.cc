@@ -130,6 +130,18 @@ std::optional<ValueId> whole_slice(GraphEdit& edit, OpId root) {
   return cut->x;
 }
 
+Cuts cuts_of_both(const SliceOp& inner, const SliceOp& outer) {
+  Cuts cuts;
+  for (size_t d = 0; d < outer.cuts.size(); ++d) {
+    const Cut& in = inner.cuts[d];
+    const Cut& out = outer.cuts[d];
+    // With one element a step says nothing.
+    cuts.push_back(
+        {in.start + out.start * in.step, out.size, out.size <= 1 ? 1 : in.step * out.step});
+  }
+  return cuts;
+}
+
 std::optional<ValueId> slice_of_slice(GraphEdit& edit, OpId root) {
   const auto outer = slice_at(edit, root);
   if (!outer) return std::nullopt;
@@ -137,19 +149,21 @@ std::optional<ValueId> slice_of_slice(GraphEdit& edit, OpId root) {
   if (!inner) return std::nullopt;
   const bool goes = !is_view(edit, outer->x) && is_read_once(edit, outer->x);
   if (!goes && !is_view(edit, outer->x)) return std::nullopt;
-  Cuts cuts;
-  for (size_t d = 0; d < outer->cuts.size(); ++d) {
-    const Cut& in = inner->cuts[d];
-    const Cut& out = outer->cuts[d];
-    // With one element a step says nothing.
-    cuts.push_back(
-        {in.start + out.start * in.step, out.size, out.size <= 1 ? 1 : in.step * out.step});
-  }
   const ValueId was = edit.op(root).outputs[0];
-  const auto now = slice(edit, root, inner->x, cuts);
+  const auto now = slice(edit, root, inner->x, cuts_of_both(*inner, *outer));
   if (!now) return std::nullopt;
   const bool alike = lies_alike(edit, *now, was) || (goes && !is_view(edit, *now));
   return alike ? now : std::nullopt;
+}
+
+std::optional<ValueId> slice_of_read_slice(GraphEdit& edit, OpId root) {
+  const auto outer = slice_at(edit, root);
+  if (!outer || is_view(edit, outer->x)) return std::nullopt;
+  const auto inner = slice_making(edit, outer->x);
+  const ValueId was = edit.op(root).outputs[0];
+  if (!inner || is_view(edit, was)) return std::nullopt;
+  const auto now = slice(edit, root, inner->x, cuts_of_both(*inner, *outer));
+  return now && !is_view(edit, *now) ? now : std::nullopt;
 }
 
 // ---- concats ----
@@ -318,10 +332,19 @@ constexpr Rule kSliceConcatRules[] = {
      concat_of_concat},
 };
 
+constexpr Rule kDirectSliceRules[] = {
+    {"slice-of-read-slice", "Slice", "Slice(Slice(x)), both copies", "Slice(x)",
+     slice_of_read_slice},
+};
+
 }  // namespace
 
 std::span<const Rule> slice_concat_rules() {
   return kSliceConcatRules;
+}
+
+std::span<const Rule> direct_slice_rules() {
+  return kDirectSliceRules;
 }
 
 }  // namespace lowtide::rewrite

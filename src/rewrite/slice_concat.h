@@ -13,6 +13,14 @@
 //                      where all who read the Concat are such slices, so that it goes
 //
 // A copy must not become a view, which would keep all of what it is cut from, nor a view a copy.
+// One rule more is for steps in which ops may run again (direct_slice_rules):
+//
+//   slice-of-read-slice   Slice(Slice(x))   -> Slice(x)   both are copies
+//
+// In a chain of slices, each of the one before, all of them have to be made again for the last one;
+// cut from x itself, each can be made right before it is read, in the same time. But x lives until
+// the last is cut: where each op runs once, that may be more memory.
+//
 // Sizes must be constant. The bits stay the same. Bytes are meant before rounding: each storage is
 // rounded up to the alignment, so that several take a little more than one.
 #pragma once
@@ -24,5 +32,6 @@
 namespace lowtide::rewrite {
 
 std::span<const Rule> slice_concat_rules();
+std::span<const Rule> direct_slice_rules();
 
 }  // namespace lowtide::rewrite

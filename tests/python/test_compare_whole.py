@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -103,7 +104,15 @@ def test_what_it_cannot_be_held_against_is_named(split, tmp_path):
 def test_compared_with_its_own_ops_it_says_so(split):
     result = run("run", split, "--steps", 1, "--compare")
     assert result.returncode == 0 and "bit for bit equal" in result.stdout
-    assert "--against MODEL" in result.stdout
+    assert "as 'narrow.onnx' is not beside the plan; --against MODEL" in result.stdout
+
+
+def test_beside_its_model_it_is_compared_with_the_whole_step(split, model, tmp_path):
+    report = run_json("run", split, "--steps", 1, "--compare", "--model-folder", model.parent)
+    assert report["whole_values_beyond"] == 0 and 0 < report["largest_relative_difference"] < 1e-4
+    for file in (split, model):
+        shutil.copy(file, tmp_path)
+    assert "in one part" in run("run", tmp_path / "split.lt", "--steps", 1, "--compare").stdout
 
 
 def test_verify_proves_that_the_parts_are_the_step(split, model):

@@ -57,12 +57,26 @@ def test_a_budget_that_is_missed_names_what_would_help(once):
     for lever, least in offers.items():
         assert (f"with {lever} at least {least} bytes" in line) and (int(least) <= budget) == bool(
             re.search(rf"with {lever} at least {least} bytes \([^)]*\) would be needed", line))
+    bought = r" bytes \([^)]*\) would be needed and (at least|about) ([\d.]+) % more time( in \d+ parts)?"
+    times = {lever: how + (parts and " in parts")
+             for lever, how, _, parts in re.findall(r"with (\w+) at least \d+" + bought, line)}
+    assert times["recompute"] == times["swap"] == "at least" and times["split"] == "about in parts"
 
 
 def test_contradictions_are_one_line_each():
     expect_error(2, "'fission' is no lever", arguments=["plan", *GPT2, "--allow", "fission"])
     expect_error(2, "--split 4 asks for it", arguments=["plan", *GPT2, "--forbid", "split", "--split", "4"])
     expect_error(2, "--allow", "--forbid", arguments=["plan", *GPT2, "--forbid", "split", "--allow", "swap"])
+
+
+def test_mutations_of_labels_are_switched_off_by_name(tiny):
+    step = ["plan", *tiny, "--split", "auto", "--budget", "60%"]
+    names = ["outer", "enable", "disable", "lift", "mutate"]
+    line = expect_error(2, arguments=[*step, "--no-mutation", "fission"])
+    assert line.endswith(f"there is no mutation of labels 'fission' (known: {', '.join(names)})")
+    every = [word for name in names for word in ("--no-mutation", name)]
+    split = run_json(*step, *every)["split"]
+    assert "," not in split, "without mutations there are even parts alone"
 
 
 def test_a_refusal_names_levers_after_any_flag(tiny):

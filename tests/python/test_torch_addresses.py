@@ -85,6 +85,25 @@ def test_results_that_are_handed_out_are_in_the_plan(counting):
     assert "of copies of buffers and of results" in repr(step)
 
 
+@pytest.mark.parametrize("kind", ["table", "pointwise", "convolution"])
+def test_measuring_takes_no_more_than_the_step(counting, kind):
+    """Of what is large in turn: parameters and state that an update writes, results in their operands' places, and both
+    ways to compute a gradient."""
+    net = {"table": lambda: torch.nn.Sequential(torch.nn.Embedding(8192, 128), torch.nn.Linear(128, 4)),
+           "pointwise": lambda: torch.nn.Sequential(torch.nn.Linear(4, 2048), torch.nn.GELU(), torch.nn.Softmax(-1), torch.nn.Tanh()),
+           "convolution": lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.Conv2d(16, 16, 3, padding=1))}
+    inputs = {"table": lambda: torch.randint(0, 8192, (4, 8)), "pointwise": lambda: torch.randn(500, 4),
+              "convolution": lambda: torch.randn(2, 3, 64, 64)}
+    model, batch = net[kind](), inputs[kind]()
+    optimizer = OPTIMIZERS["adamw"](trained(model))
+    eager_step(model, lambda m, b: m(b).square().mean(), optimizer, batch)  # the optimizer has its state
+    optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    counting.count_begin(None, 0)
+    step = lowtide.compile_step(model, lambda m, b: m(b).square().mean(), optimizer, batch, effort=0.1, cache=False)
+    assert counting.count_peak() <= step._now.code.arena_bytes + 64 * 1024, "beside small values of the capture"
+
+
 def pages_in(arena):
     """Bytes of the arena for which the system has given memory."""
     page, begin = os.sysconf("SC_PAGESIZE"), arena.allocator.library.lt_arena_base(arena.handle)

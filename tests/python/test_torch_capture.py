@@ -139,7 +139,31 @@ def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, m
         torch.testing.assert_close(a, b, msg=key)
 
 
+def test_arguments_of_distributions_are_checked_in_every_step():
+    def drawn(model, x):
+        mean, width = model(x).chunk(2, 1)
+        return torch.distributions.Normal(mean, width.exp()).rsample().square().mean()
+
+    torch.manual_seed(0)
+    model, x = nn.Linear(4, 4), torch.randn(3, 4)
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    step = lowtide.compile_step(model, drawn, mine, x)
+    assert_equal_steps(step, model, mine, other, its, drawn, x)
+    before = model.weight.clone()
+    with pytest.raises(ValueError, match="Expected parameter loc"):
+        drawn(other, x * torch.nan)
+    with pytest.raises(RuntimeError, match="an argument of a distribution, or a sample, is not within its constraint"):
+        step(x * torch.nan)
+    assert torch.equal(before, model.weight)
+
+
 # ---- what has no plan
+
+
+def test_detecting_anomalies_is_refused_by_name():
+    with pytest.raises(lowtide.Unsupported, match="detect_anomaly looks into every gradient.*check_finite=True"):
+        with torch.autograd.detect_anomaly():
+            made(lambda x: x)
 
 
 def peeks(x):

@@ -145,6 +145,43 @@ def test_accumulated_batches_make_one_update():
     assert torch.equal(loss, losses[0] + losses[1]) and differences(model, mine, other, its) == []
 
 
+@pytest.mark.parametrize("engine", ["torch", "native"])
+def test_a_tensor_that_the_sample_batch_has_twice_is_two_in_later_batches(engine):
+    def difference(model, batch):
+        return (model.head(batch[0]) * 2 - model.head(batch[1])).square().mean()
+
+    model, batch = make()
+    other, step = copy.deepcopy(model), lowtide.compile_step(
+        model, difference, torch.optim.SGD(trained(model), lr=0.1), [batch["x"], batch["x"]], engine=engine, effort=0.1)
+    later = [batch["x"], batch["x"] + 1]
+    torch.testing.assert_close(step(later), difference(other, later).detach())
+
+
+def test_aux_holds_numbers_that_the_step_computes_and_what_python_knows():
+    def counted(model, batch):
+        out = model(batch["x"])
+        loss = F.cross_entropy(out, batch["y"])
+        shown = {"loss": loss.item(), "more": 2 * loss.item(), "high": batch["x"].max().item() > 20, "seen": (out > 0).sum().item()}
+        return loss, {**shown, "name": "a", "none": None, "rate": 0.5, "out": out}
+
+    model, batch = make()
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["adamw"](trained(model)), OPTIMIZERS["adamw"](trained(other))
+    step = lowtide.compile_step(model, counted, mine, batch)
+    for scale in (1, 40):
+        batch["x"] *= scale
+        torch.manual_seed(0)
+        loss, aux = step(batch)
+        torch.manual_seed(0)
+        wanted, its_aux = counted(other, batch)
+        its.zero_grad()
+        wanted.backward()
+        its.step()
+        assert torch.equal(aux.pop("out"), its_aux.pop("out")) and torch.equal(loss, wanted)
+        assert aux == its_aux and [type(v) for v in aux.values()] == [type(v) for v in its_aux.values()]
+        assert aux["high"] == (scale > 1)
+
+
 def test_autocast_to_bf16_and_aux_results():
     def typed(model, batch):
         with torch.autocast("cpu", torch.bfloat16):
@@ -235,6 +272,41 @@ def test_a_loss_that_is_not_finite_can_be_refused():
     assert untouched(model, before)
 
 
+class Rooted(nn.Module):
+    """Whose loss is finite where its gradient is not: the root's slope at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x))).abs().sum() + (self.head.weight * x.sum()).square().sum().sqrt()
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"split": 2}, {"accumulate": 2}])
+def test_a_gradient_that_is_not_finite_can_be_refused_though_the_loss_is(options):
+    torch.manual_seed(0)
+    model, good, bad = Rooted(), torch.ones(6, 4), torch.zeros(6, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    given = (lambda x: [x, good]) if "accumulate" in options else lambda x: x
+    step = lowtide.compile_step(model, lambda m, x: m(x), optimizer, given(good), check_finite=True, effort=0.1, **options)
+    other = copy.deepcopy(model)
+    its = torch.optim.AdamW(other.parameters(), lr=0.1)
+    loss = step(given(good))
+    assert isinstance(loss, torch.Tensor) and torch.isfinite(loss) and step.memory.beside == 0
+    if not options:
+        assert torch.equal(loss, eager_step(other, lambda m, x: m(x), its, good)) and differences(model, optimizer, other, its) == []
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"]))
+    with pytest.raises(FloatingPointError, match="the gradient of 'head.weight' is nan") as problem:
+        step(given(bad))
+    assert "as before the step" in problem.value.__notes__[0] and untouched(model, before[0])
+    after = optimizer.state_dict()["state"]
+    assert all(torch.equal(t, before[1][p][k]) for p, state in after.items() for k, t in state.items())
+    alone = lowtide.compile_step(model, lambda m, x: m(x), optimizer, given(good), check_finite="loss", effort=0.1, **options)
+    alone(given(bad))
+    assert not torch.isfinite(model.head.weight).all(), "what check_finite='loss' lets through, as eager mode does"
+
+
 def test_a_tensor_that_was_exchanged_is_named():
     step, model, *_, batch = pair()
     model.head.weight = nn.Parameter(torch.zeros(3, 8))
@@ -242,14 +314,64 @@ def test_a_tensor_that_was_exchanged_is_named():
         step(batch)
 
 
-def test_a_tensor_that_somebody_changes_during_the_step_is_noticed():
-    step, model, *_, batch = pair()
-    judge = step._judge
-    with torch.no_grad():
-        step._versions = [(model.head.weight, model.head.weight._version)]
-        model.head.weight.add_(1)
-        with pytest.raises(lowtide.Usage, match="changed by somebody else"):
-            judge(torch.zeros(()))
+_victims: list[torch.Tensor] = []
+
+
+@torch.library.custom_op("lowtide_contract::meddle", mutates_args=())
+def meddle(x: torch.Tensor) -> torch.Tensor:
+    """Changes what it has no business with."""
+    for victim in _victims:
+        victim.add_(1)
+    return x.clone()
+
+
+meddle.register_fake(lambda x: torch.empty_like(x))
+meddle.register_autograd(lambda ctx, grad: grad)
+
+
+@pytest.mark.parametrize("name", ["head.weight", "frozen.weight", "unused.bias", "norm.running_mean", "norm.num_batches_tracked",
+                                  "still", "batch.0", "exp_avg/head.weight"])
+def test_a_tensor_that_somebody_changes_during_the_step_is_noticed(name):
+    model, batch = make()
+    model.register_buffer("still", torch.ones(3))
+    optimizer = OPTIMIZERS["adamw_fused"](trained(model))
+
+    def meddled(model, batch):
+        return F.cross_entropy(meddle(model(batch["x"])) + model.still, batch["y"])
+
+    step = lowtide.compile_step(model, meddled, optimizer, batch, effort=0.1)
+    step(batch)
+    before = copy.deepcopy(model.state_dict())
+    kinds = {"batch.0": batch["x"], "exp_avg/head.weight": optimizer.state[model.head.weight]["exp_avg"]}
+    victim = kinds[name] if name in kinds else dict([*model.named_parameters(), *model.named_buffers()])[name]
+    _victims.append(victim.detach())
+    try:
+        with pytest.raises(lowtide.Usage, match=f"'{name}' .*changed by somebody else"):
+            step(batch)
+    finally:
+        _victims.clear()
+    kept = {key: t for key, t in model.state_dict().items() if key != name}
+    assert all(torch.equal(t, before[key]) for key, t in kept.items()), "nothing else has changed"
+    step(batch)
+
+
+def test_a_group_whose_update_would_fail_is_found_before_the_first_update():
+    step, model, mine, *_, batch = pair("momentum")
+    step(batch)
+    before, stream = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    mine.param_groups[1]["lr"] = "0.1"
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as problem:
+        step(batch)
+    assert "the optimizer's group 1" in problem.value.__notes__[0] and "as before the step" in problem.value.__notes__[0]
+    assert untouched(model, before) and torch.equal(stream, torch.get_rng_state())
+    mine.param_groups[1]["lr"] = 0.1
+    mine.state[model.head.bias]["momentum_buffer"] = torch.zeros(2)
+    with pytest.raises(lowtide.Usage, match=r"'momentum_buffer/head.bias' is torch.float32 \(2,\); when"):
+        step(batch)
+    assert untouched(model, before)
+    mine.state[model.head.bias]["momentum_buffer"] = torch.zeros(3)
+    step(batch)
+    assert not untouched(model, before)
 
 
 def test_ctrl_c_is_seen_when_the_step_has_ended():

@@ -3,11 +3,13 @@ the order of sums; and what is left whole."""
 
 import copy
 import os
+from types import SimpleNamespace
 
 import pytest
 from torch_models import OPTIMIZERS, build, differences, eager_step, torch, torch_models_language, trained, twin
 
 import lowtide
+from lowtide.pytorch import planning
 
 nn, F = torch.nn, torch.nn.functional
 VOCABULARY = 2048
@@ -144,3 +146,26 @@ def test_auto_says_of_how_many_parts_a_refusal_speaks_and_takes_the_whole_where_
         lowtide.plan(model, loss_fn, mine, batch, budget=1, split="auto", effort=0.05)
     step = lowtide.compile_step(model, loss_fn, mine, batch, budget="100%", split="auto", effort=0.05)
     assert step.parts == 1
+
+
+def test_auto_searches_the_best_of_each_kind_of_parts(monkeypatch):
+    """Parts of samples may need less as they are, and more at the least, than parts of the largest values (GPT-2's logits)."""
+    tried = []
+
+    def made(name, arena, seconds=1.0):
+        captured = SimpleNamespace(name=name, parts=2, in_words=lambda: name)
+        return SimpleNamespace(captured=captured, plan=SimpleNamespace(
+            arena_bytes=arena, verdict={"predicted_step_seconds": seconds}))
+
+    def make_plan(captured, title, options, known):
+        tried.append(captured.name)
+        if captured.name not in ("16 rows", "8 rows"):
+            raise lowtide.Infeasible(f"{captured.name}: too small")
+        return made(captured.name, options.budget, {"16 rows": 3.0, "8 rows": 2.0}[captured.name])
+
+    monkeypatch.setattr(planning, "make_plan", make_plan)
+    rows = [made("4 rows", 900), made("8 rows", 800), made("16 rows", 790)]
+    samples = [made("2 samples", 700), made("4 samples", 600)]
+    options = lowtide.pytorch.options.StepOptions(budget=500)
+    found = planning._fastest(made("whole", 1000), [rows, samples], "net", options, {})
+    assert found.captured.name == "8 rows" and set(tried) == {"16 rows", "8 rows", "4 samples", "2 samples", "whole"}

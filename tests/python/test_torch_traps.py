@@ -8,9 +8,14 @@ safe with it.
     after a write the tensor goes by the writing node's name      test_a_later_name_of_a_written_tensor_is_the_written_one
     writes that nobody reads are no dead code                     test_num_batches_tracked_is_written_by_an_op_of_its_own
     in-place ops: readers before, views, parts, geometry          section 3
+    a call writes one tensor and gives another                test_a_call_may_write_one_...
+    a forward pass writes a trained parameter                 test_a_parameter_that_the_forward_pass_writes_...
     a dropout draws, scales and keeps floats                      section 4
+    a checkpoint draws its masks again, from a state kept    test_a_checkpointed_dropout_..., and the two below it
     attention with dropout leaves the flash kernel                test_attention_with_dropout_is_taken_apart_...
     attention is tagged random without dropout                    test_attention_without_dropout_does_not_draw
+    views of constants are noted in other memory              test_views_of_constants_..., and the one below it
+    a kernel gives less where gradients are off               test_recurrent_layers_make_what_...
     most nodes are views                                          test_views_are_no_ops_of_the_plan
     tied weights have two names                                   test_tied_weights_are_one_parameter
     parameters without a gradient                                 test_frozen_and_unused_parameters_stay_as_they_are
@@ -37,6 +42,8 @@ from torch_models import (
     trained,
     twin,
 )
+
+from torch.utils.checkpoint import checkpoint
 
 import lowtide
 from lowtide.pytorch import calls, known, planning, units
@@ -133,6 +140,19 @@ def test_views_are_no_ops_of_the_plan():
     assert not planned & {"aten.t", "aten.view", "aten.detach", "aten.transpose.int", "aten.expand"}
 
 
+def test_views_of_constants_lie_in_the_constants():
+    matrix, row = torch.randn(4, 4), torch.arange(4.0)
+    check(lambda m, x: (x @ m.weight @ matrix.t() + row[None]) * row.expand(4, 4) + matrix[1:3].sum())
+
+
+def test_constants_of_one_shape_are_several():
+    """A module that loss_fn closes over, as the teacher of a distillation: its tensors are constants."""
+    torch.manual_seed(0)
+    teacher = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
+    found = check(lambda m, x: x @ m.weight - teacher(x).detach())
+    assert len({id(c) for c in found.program.constants}) == 12
+
+
 # 3. in-place ops
 
 
@@ -186,6 +206,11 @@ def test_an_in_place_change_of_geometry_is_a_view():
     check(lambda m, x: ((x @ m.weight).t_() * 2).unsqueeze_(0))
 
 
+def test_an_in_place_change_of_geometry_without_another_form_is_a_view():
+    assert calls.functional(aten.transpose_.default) is None, "it would have one"
+    check(lambda m, x: (x @ m.weight).transpose_(0, 1).swapaxes_(0, 1).transpose_(1, 0) * torch.arange(4))
+
+
 def test_a_buffer_that_is_written_and_read_keeps_its_order():
     class Moving(nn.Module):
         def __init__(self):
@@ -223,6 +248,35 @@ def test_writing_to_the_batch_is_refused_by_name():
     net = Net(lambda m, x: x.mul_(2) @ m.weight)
     with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'batch.0' is written in place"):
         captured(net, torch.randn(4, 4), lambda m, x: m(x).sum())
+
+
+def test_a_call_may_write_one_tensor_and_give_another():
+    """rrelu writes the slopes that it draws."""
+    assert aten.rrelu_with_noise.default._schema.is_mutable
+    check(lambda m, x: F.rrelu(x @ m.weight, training=True))
+
+
+def of_indices(model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def test_a_parameter_that_the_forward_pass_writes_is_as_before_when_the_step_fails():
+    """Of an embedding with max_norm, whose kernel allocates what its indices say."""
+    torch.manual_seed(0)
+    model, batch = nn.Embedding(5, 4, max_norm=0.5), (torch.tensor([0, 1, 1, 4]), torch.tensor([3, 0, 1, 2]))
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    made = lowtide.compile_step(model, of_indices, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, of_indices, batch)
+    before = model.weight.clone()
+    with pytest.raises(IndexError):
+        made((batch[0], batch[1] + 4))
+    assert torch.equal(before, model.weight)
+
+
+def test_sparse_gradients_are_refused_with_the_line():
+    model, batch = nn.Embedding(5, 4, sparse=True), (torch.tensor([0, 1]), torch.tensor([3, 0]))
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*makes a sparse tensor.*sparse=False"):
+        captured(model, batch, of_indices)
 
 
 # 4. random numbers
@@ -273,7 +327,81 @@ def test_a_draw_that_runs_again_is_the_same():
     assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
 
 
+class Checkpointed(nn.Module):
+    """Layers with dropout that run again in the backward pass."""
+
+    def __init__(self, count=3):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(count))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(lambda y, layer=layer: F.dropout(torch.tanh(layer(y)), 0.5), x, use_reentrant=False)
+        return x
+
+
+@pytest.mark.parametrize("budget", [None, "90%"])
+def test_a_checkpointed_dropout_draws_the_mask_of_the_forward_pass_again(budget):
+    found = check(lambda m, x: m.blocks(x @ m.weight), budget=budget, rows=64, blocks=Checkpointed())
+    assert "lowtide.set_random_state" in ops(found)
+    assert not [s for s in found.program.storages if s.role == calls.CONSTANT], "the second run reads the parameters"
+
+
+def test_code_that_sets_the_random_stream_is_part_of_the_step():
+    def forward(m, x):
+        torch.manual_seed(3)
+        with torch.random.fork_rng():
+            torch.manual_seed(4)
+            x = x * torch.rand_like(x)
+        state = torch.get_rng_state()
+        y = F.dropout(x @ m.weight, 0.5)
+        torch.set_rng_state(state)
+        return y + F.dropout(x @ m.weight, 0.5) * torch.rand(())
+
+    check(forward)
+
+
+def test_a_seed_from_outside_is_refused_with_its_line():
+    def forward(m, x):
+        torch.seed()
+        return F.dropout(x @ m.weight, 0.5)
+
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: torch.seed\(\).* takes a seed from outside"):
+        captured(Net(forward), torch.randn(4, 4), lambda m, x: m(x).sum())
+
+
+def test_a_generator_that_is_set_past_torchs_functions_is_refused():
+    def forward(m, x):
+        torch.default_generator.manual_seed(1)
+        return F.dropout(x @ m.weight, 0.5)
+
+    net, batch = Net(forward), torch.randn(4, 4)
+    before = torch.get_rng_state()
+    with pytest.raises(lowtide.Unsupported, match="sets a generator's state past torch.set_rng_state"):
+        captured(net, batch, lambda m, x: m(x).sum())
+    assert torch.equal(before, torch.get_rng_state())
+
+
 # 5. gradients, ties, equal ops
+
+
+def test_a_parameter_that_does_not_come_from_the_model_is_refused():
+    net = Net(lambda m, x: x @ m.weight)
+    weight, row = net.weight, net.weight.detach()[0]
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'weight' comes from elsewhere"):
+        captured(net, torch.randn(4, 4), lambda m, x: m(x).sum() + weight.square().sum())
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_traps.py:\d+: .*'weight' comes from elsewhere"):
+        captured(net, torch.randn(4, 4), lambda m, x: m(x).sum() + row.sum())
+
+
+def test_a_detached_parameter_from_elsewhere_is_the_parameter():
+    torch.manual_seed(0)
+    model, batch, held = Net(lambda m, x: x @ m.weight), torch.randn(4, 4), {}
+    loss_fn = lambda m, x: (m(x) * held[m]).square().mean()  # noqa: E731
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    held[model], held[other] = model.weight.detach(), other.weight.detach()
+    made = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
 
 
 def test_convolution_backward_is_split_by_its_mask():
@@ -355,6 +483,13 @@ def test_an_op_of_the_backward_pass_knows_the_line_of_its_forward_op():
     backward = {unit.name: unit.place for unit in found.units if unit.phase == "backward"}
     assert "the first line" in backward["tanh_backward"]
     assert "return y.sigmoid() * y" in backward["sigmoid_backward"]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_make_what_their_backward_pass_needs(kind):
+    """oneDNN's LSTM gives no workspace where gradients are off, as they are in a planned step."""
+    layer = getattr(nn, kind)(4, 4, 2, batch_first=True, bidirectional=True, dropout=0.2)
+    check(lambda m, x: m.layer((x @ m.weight).view(2, -1, 4))[0], rows=6, layer=layer)
 
 
 # 6. what is decided while tracing

@@ -6,7 +6,8 @@
     dynamo.py       a second way to trace: what looks into tensors
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
     parts.py        the calls around the largest values, by rows
-    rows.py         which row of the op table a call is, or the axes that its loops walk
+    rows.py         which row of the op table a call is
+    axes.py         of calls that no row is, the axes that their loops walk
     row_graph.py    the step as a graph of such rows, and the library's answer in parts
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission

@@ -18,12 +18,13 @@ add up to the same bits in the same time.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
 from .schemas import schema_writes
@@ -129,11 +130,18 @@ class Program:
     given: list[int] = field(default_factory=list)  # tensors in the order of the placeholders, then constants
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[int | None] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)  # places in `outputs` of what says whether anything may be updated
     # Storages whose stand-ins hold ones: read as numbers, or asserted.
     ones: set[int] = field(default_factory=set)
+    states: set[int] = field(default_factory=set)  # storages that the random stream's state is set from
 
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
+
+    def made_by(self, call: Call) -> list[int]:
+        """What a call gives beside what it writes (rrelu writes its noise and gives a new tensor), and views."""
+        written = {self.tensors[t].storage for t in call.writes}
+        return [] if call.view else [o for o in call.outs if o is not None and self.tensors[o].storage not in written]
 
     def add_tensor(self, like: torch.Tensor | Tensor, storage: int | None, recipe: Call | None = None,
                    index: int = 0) -> int:
@@ -184,13 +192,40 @@ def one_number(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(()).clone()
 
 
-class _Reader:
-    """Goes over a graph once. `given`: role and name of each placeholder."""
+def _as_traced(node: torch.fx.Node, value: torch.Tensor) -> torch.Tensor:
+    """What stood for a constant while its views were made: the node's own note of it lies in other memory."""
+    noted = node.meta.get("val", value)
+    return noted.fake_mode.from_tensor(value) if isinstance(noted, FakeTensor) else noted
 
-    def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str]) -> None:
+
+def _as_view(call: Call, made: torch.Tensor) -> None:
+    """A call that changed only its operand's geometry, as the view that it leaves."""
+    other = functional(call.target)
+    if other is not None:
+        call.target = other
+    else:  # its other form goes by another name, as swapaxes_ does
+        call.target, call.kwargs = aten.as_strided.default, {}
+        call.args = (call.args[0], list(made.shape), list(made.stride()), made.storage_offset())
+    call.writes = ()
+
+
+def rnn_layer_in_training(*arguments: Any) -> Any:
+    """oneDNN's layer of an LSTM. What its backward pass needs it makes only where gradients are enabled."""
+    with torch.enable_grad():
+        return aten.mkldnn_rnn_layer(*(a.detach() if isinstance(a, torch.Tensor) else a for a in arguments))
+
+
+class _Reader:
+    """Goes over a graph once. `given`: role and name of each placeholder. `held`: the model's own tensors by address,
+    with the placeholder's position: what the user's code reads of them past the model that it is called with."""
+
+    def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
+                 held: dict[int, tuple[int, torch.Tensor]], trained: set[str]) -> None:
         self.module, self.given, self.places, self.program = module, given, places, Program()
+        self.held, self.trained = held, trained
         self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
-        self.by_key: dict[int, int] = {}  # of a traced storage
+        self.by_key: dict[int, int] = {}  # of a traced storage, by address
+        self.alive: list[torch.Tensor] = []  # that no address is used twice
 
     def read(self) -> Program:
         nodes = list(self.module.graph.nodes)
@@ -202,8 +237,10 @@ class _Reader:
                 value = getattr(self.module, node.target)
                 if not isinstance(value, torch.Tensor):
                     raise Unsupported(f"{self.place(node)}: the graph holds a {type(value).__name__}")
-                self.program.constants.append(value)
-                self.take_given(node, node.meta.get("val", value), CONSTANT, str(node.target))
+                if not self.is_held(node, value):
+                    self.program.constants.append(value)
+                    self.alive.append(_as_traced(node, value))
+                    self.take_given(node, self.alive[-1], CONSTANT, str(node.target))
             elif node.op == "call_function":
                 self.take_call(node)
             elif node.op == "output":
@@ -214,6 +251,21 @@ class _Reader:
 
     def place(self, node: torch.fx.Node) -> str:
         return self.places.get(node.name, "") or f"node '{node.name}'"
+
+    def is_held(self, node: torch.fx.Node, value: torch.Tensor) -> bool:
+        """Whether a constant is a tensor of the model, which a step may write. Raises Unsupported where it was to have a
+        gradient by this way, or is a part of one."""
+        position, whole = self.held.get(value.untyped_storage().data_ptr(), (-1, value))
+        if position < 0 or not value.numel():
+            return False
+        role, name = self.given[position]
+        same = (value.shape, value.stride(), value.dtype) == (whole.shape, whole.stride(), whole.dtype)
+        if (name in self.trained and value.requires_grad) or (not same and (name in self.trained or role == BUFFER)):
+            raise Unsupported(f"{self.place(next(iter(node.users), node))}: '{name}' comes from elsewhere than the model "
+                              "that loss_fn is called with, so it would get no gradient by this; take it from that model")
+        if same:
+            self.of_node[node] = self.program.given[position]
+        return same
 
     def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
         key = value.untyped_storage()._cdata
@@ -263,9 +315,13 @@ class _Reader:
         call = Call(node.target, args, kwargs, [], False, node.meta.get("lowtide_phase", FORWARD), self.place(node))
         call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
         call.hidden = tuple(w.id for w in _hidden_writes(node.target, args))
+        if node.target is torch.ops.lowtide.set_random_state.default:
+            self.program.states.add(self.program.tensors[args[0].id].storage)
         call.random, call.node = draws(node.target, args, kwargs), node
         if call.writes and torch.Tag.inplace_view in node.target.tags:  # t_, squeeze_: only the geometry changes
-            call.target, call.writes = functional(node.target), ()
+            _as_view(call, node.meta["val"])
+        if node.target is aten.mkldnn_rnn_layer.default:
+            call.target = rnn_layer_in_training
         self.take_outputs(node, call)
         self.program.calls.append(call)
 
@@ -300,6 +356,9 @@ class _Reader:
         value = node.meta.get("val")
         call.many = isinstance(value, (list, tuple))
         values = list(value) if call.many else [value] if isinstance(value, torch.Tensor) else []
+        if any(isinstance(v, torch.Tensor) and v.layout != torch.strided for v in values):
+            raise Unsupported(f"{self.place(node)}: {node.target} makes a sparse tensor, which has no place in a plan; "
+                              "an embedding with sparse=False has dense gradients")
         extents = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape]
         if any(isinstance(n, torch.SymInt) for n in extents):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a tensor whose shape "
@@ -384,9 +443,10 @@ def _move_views(program: Program, now: dict[int, int]) -> None:
                 program.tensors[out].storage = program.tensors[now.get(source, source)].storage
 
 
-def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str]) -> Program:
+def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
+               held: dict[int, tuple[int, torch.Tensor]] | None = None, trained: Iterable[str] = ()) -> Program:
     """The calls of any graph of ATen ops, as they stand there."""
-    return _Reader(module, given, places).read()
+    return _Reader(module, given, places, held or {}, set(trained)).read()
 
 
 def read_calls(trace: Trace) -> Program:
@@ -394,7 +454,9 @@ def read_calls(trace: Trace) -> Program:
     names = [(PARAMETER, name) for name in trace.model.parameters] + [(BUFFER, name) for name in trace.model.buffers]
     more = sum(node.op == "placeholder" for node in trace.module.graph.nodes) - len(names)
     names += [(INPUT, f"batch.{i}") for i in range(more)]
-    program = read_graph(trace.module, names, trace.places)
+    tensors = [*trace.model.parameters.values(), *trace.model.buffers.values()]
+    held = {t.untyped_storage().data_ptr(): (i, t) for i, t in enumerate(tensors) if t.numel()}
+    program = read_graph(trace.module, names, trace.places, held, trace.trained)
     _split_convolutions(program)
     _merge_equal(program)
     return program

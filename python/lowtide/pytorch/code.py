@@ -160,7 +160,7 @@ class Source:
             for tensor in call.tensors():
                 if tensor not in self.renamed:
                     self.need(tensor)
-            outs = [o for o in call.outs if o is not None and not call.writes]
+            outs = self.program.made_by(call)
             own |= {self.program.tensors[o].storage for o in outs}
             self.assign(call, [o for o in outs if o in used or self.program.tensors[o].storage in unit.makes])
         for storage in own - set(unit.makes):

@@ -22,9 +22,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
+from . import frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
-from .trace import Model, refusal, scalar_loss
+from .trace import Model, apart, refusal, scalar_loss
 
 FILE = "step.pt2"
 _PREFIX = "model."
@@ -72,7 +73,9 @@ class Exported:
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
                 folder: pathlib.Path) -> Exported:
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
+    hooks.check(model.parameters, trained)
     leaves, spec = tensors_of(batch)
+    leaves = apart(leaves)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
     wanted = set(trained)
@@ -80,9 +83,11 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with torch.enable_grad(), warnings.catch_warnings():
+        with torch.enable_grad(), hooks.refused(model.module), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            draws = frozen.Draws()
             program = torch.export.export(shell, tuple(leaves), strict=False)
+            draws.check()
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced

@@ -6,6 +6,9 @@ than in eager mode, with other kernels and other bits. Here each small tensor th
 is computed for real beside the fake one, and `.item()` and `if` ask that. Nothing that depends on the batch, on
 parameters or on random numbers is ever known, so what is decided holds for every batch of these shapes.
 
+Arguments of torch.distributions are checked by a decision on their contents that does nothing but raise: it becomes an
+assertion, which every step checks.
+
 transformers asks `is_tracing(tensor)` before it looks into one; while a step is traced it is told the truth of known
 tensors: they can be looked into.
 """
@@ -87,6 +90,22 @@ class KnownValues(TorchDispatchMode):
             spoiled = known(written)
             if spoiled is not None:
                 self.spoiled.add(spoiled.untyped_storage()._cdata)
+
+
+def _asserted(valid: torch.Tensor) -> bool:
+    torch.ops.aten._assert_async.msg(valid.all(), "an argument of a distribution, or a sample, is not within its constraint")
+    return True
+
+
+@contextlib.contextmanager
+def distributions_assert() -> Iterator[None]:
+    """Within, torch.distributions asserts what it decides on else."""
+    before = torch._is_all_true
+    torch._is_all_true = _asserted
+    try:
+        yield
+    finally:
+        torch._is_all_true = before
 
 
 @contextlib.contextmanager

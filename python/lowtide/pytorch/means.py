@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .axes import LOSSES, LOSSES_BACKWARD
 from .calls import Call, Program, Ref
 from .parts import count_labels, nll_sum
 
@@ -46,22 +47,38 @@ def _nll(program: Program, call: Call) -> list[Call]:
             instead_of(call, nll_sum, (scores, labels, ignored), made), instead_of(call, *end, loss)]
 
 
-def _mse(program: Program, call: Call) -> list[Call]:
-    x, target = call.args[:2]
-    if (call.args[2] if len(call.args) > 2 else 1) != 1:
+def _reduction(call: Call) -> tuple[int, int]:
+    """Where the argument stands, and what it is: 0 none, 1 mean, 2 sum."""
+    place = [argument.name for argument in call.target._schema.arguments].index("reduction")
+    return place, call.args[place] if place < len(call.args) else call.kwargs.get("reduction", 1)
+
+
+def _as_sum(call: Call, place: int, first: tuple = ()) -> tuple:
+    """The arguments with `first` in the place of the first, and a sum asked for."""
+    given = [argument.default_value for argument in call.target._schema.arguments[:max(place + 1, len(call.args))]]
+    given[:len(call.args)] = call.args
+    given[place] = 2
+    return (*first, *given[len(first):])
+
+
+def _loss(program: Program, call: Call) -> list[Call]:
+    place, reduction = _reduction(call)
+    if reduction != 1 or call.kwargs:
         return [call]
     made = program.add_tensor(program.tensors[call.outs[0]], None)
-    return [instead_of(call, call.target, (x, target, 2), made),
-            instead_of(call, aten.div.Scalar, (Ref(made), _count(program, x)), call.outs[0])]
+    return [instead_of(call, call.target, _as_sum(call, place), made),
+            instead_of(call, aten.div.Scalar, (Ref(made), _count(program, call.args[0])), call.outs[0])]
 
 
-def _mse_backward(program: Program, call: Call) -> list[Call]:
-    gradient, x, target, reduction = call.args
-    if reduction != 1:
+def _loss_backward(program: Program, call: Call) -> list[Call]:
+    place, reduction = _reduction(call)
+    if reduction != 1 or call.kwargs:
         return [call]
-    made = program.add_tensor(torch.empty(program.tensors[gradient.id].shape, dtype=program.tensors[gradient.id].dtype), None)
-    return [instead_of(call, aten.div.Scalar, (gradient, _count(program, x)), made),
-            instead_of(call, call.target, (Ref(made), x, target, 2), call.outs[0])]
+    gradient = call.args[0]
+    like = program.tensors[gradient.id]
+    made = program.add_tensor(torch.empty(like.shape, dtype=like.dtype), None)
+    return [instead_of(call, aten.div.Scalar, (gradient, _count(program, call.args[1])), made),
+            instead_of(call, call.target, _as_sum(call, place, (Ref(made),)), call.outs[0])]
 
 
 def _mean(program: Program, call: Call) -> list[Call]:
@@ -76,5 +93,5 @@ def _mean(program: Program, call: Call) -> list[Call]:
 
 
 _MEANS: dict[Any, Callable[[Program, Call], list[Call]]] = {
-    aten.nll_loss_forward.default: _nll, aten.nll_loss2d_forward.default: _nll, aten.mse_loss.default: _mse,
-    aten.mse_loss_backward.default: _mse_backward, aten.mean.default: _mean, aten.mean.dim: _mean}
+    aten.nll_loss_forward.default: _nll, aten.nll_loss2d_forward.default: _nll, aten.mean.default: _mean, aten.mean.dim: _mean,
+    **dict.fromkeys(LOSSES, _loss), **dict.fromkeys(LOSSES_BACKWARD, _loss_backward)}

@@ -1,8 +1,10 @@
 """What each kind of unit takes when it runs: seconds, and its allocations in order.
 
 Each kind runs alone, twice, on operands of its own that hold plain numbers; units that do the same on the same shapes
-are one kind, so a network of equal layers is measured as one layer. Every unit has the operands of one op at a time,
-so measuring needs no more memory than the least that any plan needs. With the allocator in place, the second run's
+are one kind, so a network of equal layers is measured as one layer. Measuring takes no more memory than a plan needs
+while that unit runs: there is one unit at a time; what the unit only reads and is there before the step (parameters,
+buffers, batch) is read where it lies; what an update writes shares the memory of its gradient's stand-in; results are
+compared by their digests. With the allocator in place, the second run's
 allocations are recorded: which become the unit's results, and how those that do not are laid in its workspace.
 
 What the kernels do is held against what the graph says: a result that is no allocation of the unit's own, or an
@@ -11,10 +13,12 @@ operand that changes though nothing says so, is refused by name.
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -106,9 +110,33 @@ def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
     return f"{text} {shapes} {unit.random} {bool(unit.statistics)}"
 
 
+There = dict[int, torch.Tensor]  # storage -> the tensor that brings it before the step: the user's, never written here
+APART = 1 << 20  # bytes up to which what an update writes has memory of its own, as its seconds are truer then
+
+
+def _given_to(program: Program, unit: Unit, there: There) -> list[torch.Tensor]:
+    """The unit's operands, as they are or in stand-ins."""
+    written, shared = {*unit.updates, *unit.statistics}, None
+    if unit.update is not None:
+        gradient = program.storage_of(unit.update_tensors[1])
+        shared = _stand_in(program, gradient) if gradient.bytes > APART else None
+    found = []
+    for storage in (program.storages[s] for s in operands(unit)):
+        if shared is not None and storage.id == gradient.id:
+            found.append(shared)
+        elif shared is not None and APART < storage.bytes <= shared.untyped_storage().nbytes():
+            like = program.tensors[storage.base]
+            found.append(torch.empty(0, dtype=like.dtype).set_(shared.untyped_storage(), 0, like.shape, like.stride))
+        elif storage.id in there and storage.id not in written and storage.id not in program.ones:
+            found.append(there[storage.id])
+        else:
+            found.append(_stand_in(program, storage))
+    return found
+
+
 def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
     """A tensor like the one that brought the storage, with plain contents."""
-    if storage.base < 0:
+    if storage.base < 0 or storage.id in program.states:
         return torch.get_rng_state()
     like = program.tensors[storage.base]
     count = storage.bytes // like.dtype.itemsize
@@ -143,10 +171,10 @@ def _pack(events: list[tuple[int, int]], kept: dict[int, int]) -> tuple[list[All
     return found, max((offsets[n] + size[n] for n in offsets), default=0)
 
 
-def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None,
+def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None, there: There,
          taken: int | None = None) -> tuple[float, list, int, list, list]:
     """One run: seconds, allocations, workspace, bytes and types of the results."""
-    given = [_stand_in(program, program.storages[s]) for s in operands(unit)]
+    given = _given_to(program, unit, there)
     held = list(given)
     if allocator is not None:
         allocator.record_begin()
@@ -170,24 +198,39 @@ def _try_in_place(program: Program, unit: Unit, found: Measured) -> None:
     """Leaves the forms whose kernels give the same bits in the place of the operand."""
     for storage in list(unit.in_place):
         plain, form = _function(program, unit, False)[0], _function(program, unit, False, storage)[0]
-        drawn = [_drawn(program, s) for s in operands(unit)]
-        wanted = plain([t.clone() for t in drawn])[0]
-        given = [t.clone() for t in drawn]
+        given = [_drawn(program, s) for s in operands(unit)]
+        wanted = digest(plain(list(given))[0])
         place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
         made = form(given)[0]
-        if made.untyped_storage().data_ptr() != place or not same_bits(wanted, made):
+        if made.untyped_storage().data_ptr() != place or digest(made) != wanted:
             del unit.in_place[storage]
 
 
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+def digest(tensor: torch.Tensor) -> bytes:
+    """Of the bits, as they lie: it takes the place of a tensor that would be kept for comparing."""
+    whole = tensor.untyped_storage()
+    if whole.nbytes() != tensor.nbytes:
+        tensor = tensor.contiguous()
+        whole = tensor.untyped_storage()
+    contents = (ctypes.c_char * whole.nbytes()).from_address(whole.data_ptr()) if whole.nbytes() else b""
+    return hashlib.blake2b(contents, digest_size=16).digest()
 
 
-def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[torch.Tensor, int]:
-    """The unit's first result on drawn numbers, which are the same for the same storages; scratch bytes, if known."""
+class Drawn(NamedTuple):
+    """A unit's first result on drawn numbers."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    bits: bytes
+
+
+def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[Drawn, int]:
+    """The result on numbers that are the same for the same storages; scratch bytes, if known."""
     function, _ = _function(program, unit, False)
     made = function([_drawn(program, s) for s in operands(unit)])[0]
-    return made, _run(program, unit, function, allocator)[2]
+    found = Drawn(tuple(made.shape), made.stride(), digest(made))
+    del made
+    return found, _run(program, unit, function, allocator, {})[2]
 
 
 def _drawn(program: Program, storage: int) -> torch.Tensor:
@@ -198,29 +241,29 @@ def _drawn(program: Program, storage: int) -> torch.Tensor:
     return tensor
 
 
-def measure(program: Program, unit: Unit, allocator: Allocator | None) -> Measured:
+def measure(program: Program, unit: Unit, allocator: Allocator | None, there: There) -> Measured:
     """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says."""
     function, _ = _function(program, unit, False)
-    warm = _run(program, unit, function, allocator)
-    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator)
+    warm = _run(program, unit, function, allocator, there)
+    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator, there)
     found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
     if unit.update is None and ((unit.random and unit.state_in is not None) or unit.statistics):
         function, _ = _function(program, unit, True)
-        _run(program, unit, function, allocator)
-        _, found.again, other, *_ = _run(program, unit, function, allocator)
+        _run(program, unit, function, allocator, there)
+        _, found.again, other, *_ = _run(program, unit, function, allocator, there)
         found.workspace = max(workspace, other)
     if unit.in_place:
         _try_in_place(program, unit, found)
     for storage in unit.in_place:
         function, _ = _function(program, unit, False, storage)
-        _, found.taken, other, *_ = _run(program, unit, function, allocator, storage)
+        _, found.taken, other, *_ = _run(program, unit, function, allocator, there, storage)
         found.workspace = max(found.workspace, other)
     found.in_place = [operands(unit).index(s) for s in unit.in_place]
     return found
 
 
 def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any], allocator: Allocator | None,
-                kinds: dict[str, Measured] | None = None) -> list[Measured]:
+                kinds: dict[str, Measured] | None = None, there: There | None = None) -> list[Measured]:
     """By unit; each kind once, or not at all if `kinds` has it. The random stream is as before when this returns."""
     state = torch.get_rng_state()
     kinds = {} if kinds is None else kinds
@@ -229,7 +272,7 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
         for unit in units:
             kind = kind_of(program, unit, update_kinds.get(unit.number))
             if kind not in kinds:
-                kinds[kind] = measure(program, unit, allocator)
+                kinds[kind] = measure(program, unit, allocator, there or {})
             found.append(kinds[kind])
             take_types(program, unit, kinds[kind])
     torch.set_rng_state(state)

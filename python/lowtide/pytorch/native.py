@@ -11,7 +11,7 @@ Results are those of eager mode up to rounding, not bit for bit: other kernels, 
 a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
 
 A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail, Ctrl-C waits,
-and with check_finite a loss that is not finite ends the step before the first update, buffers as before
+and with check_finite="loss" a loss that is not finite ends the step before the first update, buffers as before
 (lowtide_session_run_if_finite).
 """
 
@@ -128,6 +128,9 @@ def _without_path(problem: Exception, path: pathlib.Path) -> str:
 
 
 def _refuse_options(options: StepOptions) -> None:
+    if options.check_finite is True:
+        raise Unsupported("check_finite=True, which looks at gradients too, is not there in the native engine; "
+                          "check_finite='loss' is, and engine='torch' has both")
     for name, wanted in (("clip_norm", None), ("clip_value", None), ("data_parallel", False), ("swap", None), ("split", None)):
         if getattr(options, name) != wanted:
             raise Unsupported(f"{name} is not there in the native engine; engine='torch' has it")

@@ -18,6 +18,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from ..errors import Unsupported, Usage
+from . import hooks
 
 
 def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -25,6 +26,13 @@ def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
     keys = ("fused", "foreach", "amsgrad", "nesterov", "maximize", "decoupled_weight_decay")
     return [[group.get(k) for k in keys] + [group.get("momentum", 0) != 0, group.get("weight_decay", 0) != 0]
             for group in optimizer.param_groups]
+
+
+def _same(options: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether the values are equal, and tensors the same ones."""
+    return options.keys() == before.keys() and all(
+        value is before[key] or (not isinstance(value, torch.Tensor) and not isinstance(before[key], torch.Tensor)
+                                 and value == before[key]) for key, value in options.items())
 
 
 class Updates:
@@ -35,6 +43,7 @@ class Updates:
         if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
             raise Unsupported(f"optimizer {kind.__module__}.{kind.__qualname__} is not known to be planned: "
                               "torch.optim.SGD, Adam and AdamW are")
+        hooks.check_optimizer(optimizer)
         self.optimizer = optimizer
         self.momentum = kind is torch.optim.SGD
         names = {id(p): name for name, p in parameters.items()}
@@ -49,6 +58,7 @@ class Updates:
         if not self.groups:
             raise Usage("the optimizer has no parameter that requires a gradient")
         self.parameters = parameters
+        self.tried: dict[int, dict[str, Any]] = {}  # group -> its options when its update was tried
 
     @staticmethod
     def check_group(group: dict[str, Any]) -> None:
@@ -88,6 +98,25 @@ class Updates:
         if any(state.get(key) is None for key in keys):
             self.make_state([name])
         return {key: state[key] for key in keys}
+
+    def try_groups(self) -> None:
+        """Each group's update on one number, if its options have changed since the last time: what it raises for a wrong
+        option is raised before the step has changed anything, not between two groups."""
+        firsts: dict[int, str] = {}
+        for name, (g, _) in self.groups.items():
+            firsts.setdefault(g, name)
+        for g, name in firsts.items():
+            options = {key: value for key, value in self.optimizer.param_groups[g].items() if key != "params"}
+            if g in self.tried and _same(options, self.tried[g]):
+                continue
+            try:
+                numbers = [torch.zeros_like(t if t.dim() == 0 else t.new_empty(1)) for t in self.state(name).values()]
+                p = self.parameters[name].detach()
+                self.function(name)(p.new_zeros(1), p.new_zeros(1), *numbers)
+            except Exception as problem:
+                problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no update; the model is as before the step")
+                raise
+            self.tried[g] = options
 
     def function(self, name: str) -> Callable[..., None]:
         """update(parameter, gradient, *state): writes parameter and state."""

@@ -22,7 +22,8 @@ class StepOptions:
     clip_norm, clip_value: of the gradients, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_.
     accumulate: so many batches (a list) make one update; the loss is the sum of theirs.
     data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).
-    check_finite: a loss that is not finite raises FloatingPointError and changes nothing.
+    check_finite: a loss or a gradient that is not finite raises FloatingPointError and changes nothing. No update begins
+    before all gradients are there, which may take memory. "loss": the loss alone.
     shapes: "replan" makes a plan for each new shape of batch, once; "fixed" refuses others than the sample's.
     swap: "host": values, and what is there before the step, may move to host memory and back; "host=2GiB": with that much
     room for values.  link: its speed in each direction, as "12GiB/s" or bytes a second; by default the CPU profile's.
@@ -37,7 +38,7 @@ class StepOptions:
     clip_value: float | None = None
     accumulate: int = 1
     data_parallel: bool = False
-    check_finite: bool = False
+    check_finite: bool | str = False
     shapes: str = "replan"
     swap: str | None = None
     link: float | str | None = None
@@ -121,7 +122,8 @@ _CHECKS: dict[str, _Check] = {
                "is no number of bytes above 0, no size such as '2GiB', no share up to '100%' and not 'floor'"),
     "clip_norm": _NORM, "clip_value": _NORM,
     "accumulate": (_is_count, "is no whole number of at least 1"),
-    "data_parallel": _FLAG, "check_finite": _FLAG, "cache": _FLAG,
+    "data_parallel": _FLAG, "cache": _FLAG,
+    "check_finite": (lambda v: isinstance(v, bool) or v == "loss", "is none of True, False, 'loss'"),
     "progress": (lambda v: v is None or isinstance(v, bool), "is none of True, False, None"),
     "shapes": _word("replan", "fixed"), "engine": _word("torch", "native", "auto"),
     "swap": (lambda v: v is None or _is_room(v), "is none of 'host', 'host=2GiB'"),

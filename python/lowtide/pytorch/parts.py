@@ -129,9 +129,8 @@ class _Region:
         for call in program.calls:
             if call.view:
                 continue
-            for out in call.outs:
-                if out is not None and not call.writes:
-                    self.makers[self.storage(out)] = call
+            for out in program.made_by(call):
+                self.makers[self.storage(out)] = call
             for storage in {self.storage(t) for t in call.tensors()}:
                 self.readers.setdefault(storage, []).append(call)
         self.written = {self.storage(t) for call in program.calls for t in (*call.writes, *call.hidden)}
@@ -463,12 +462,13 @@ def written_into(before: int, after: int, function: Named, args: tuple, kwargs: 
 
 def free_of_contents(program: Program) -> None:
     """ones_like and its kind need no contents: they wait for nobody, and keep nobody alive."""
-    values = {aten.ones_like.default: 1, aten.zeros_like.default: 0}
+    values = {aten.ones_like.default: 1, aten.zeros_like.default: 0, aten.new_zeros.default: 0, aten.new_ones.default: 1}
+    given = {aten.full_like.default: 1, aten.new_full.default: 2}  # places of the argument
     for call in program.calls:
-        if call.target in values:
+        if call.target in values or call.target in given:
             like = program.tensors[call.outs[0]]
-            if like.stride == dense_strides(like.shape):
-                value = values[call.target]
+            value = values[call.target] if call.target in values else call.args[given[call.target]]
+            if like.stride == dense_strides(like.shape) and isinstance(value, (int, float)):
                 call.target, call.args, call.kwargs = aten.full.default, (list(like.shape), value), {"dtype": like.dtype}
 
 

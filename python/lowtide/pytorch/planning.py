@@ -71,7 +71,8 @@ def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
 
 def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
-    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel)
+    tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
+                      options.check_finite is True)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing)
     labels = options.labels()
     if labels is not None:
@@ -129,6 +130,16 @@ def _rows(measured: list[Measured]) -> list:
 
     return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
             for m in measured]
+
+
+def _there(captured: Captured) -> dict[int, torch.Tensor]:
+    """What is there before the step, by storage: of those that share one the first, which brings it."""
+    program, model = captured.program, captured.trace.model
+    states = [t for name in captured.updated for t in captured.updates.state(name).values()]
+    batch = [found() for found in captured.trace.inputs]
+    tensors = [*model.parameters.values(), *model.buffers.values(), *batch, *program.constants, *states]
+    return {program.tensors[t].storage: tensor.detach() for t, tensor in zip(program.given, tensors, strict=True)
+            if tensor is not None and program.storage_of(t).base == t}
 
 
 def _counted(captured: Captured, options: StepOptions) -> int:
@@ -198,7 +209,7 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         chosen = ranks.from_first(chosen)
     convolutions.take(program, units, chosen)
     kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory, known)
+    measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
         measured = _measured_of(ranks.from_first(_rows(measured)))
     if keep:
@@ -250,45 +261,53 @@ def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
 def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
     known: dict[str, Measured] = {}
     anywhere = replace(options, budget=None)
-    free = [make_plan(captured, title, anywhere, known)]
+    whole = make_plan(captured, title, anywhere, known)
     asked = amount_of(options.budget)
-    limit = asked.limit(free[0].plan.arena_bytes) if asked is not None else None
+    limit = asked.limit(whole.plan.arena_bytes) if asked is not None else None
     within = replace(options, budget=options.budget if limit is None else limit)
 
-    def fits() -> bool:
-        return limit is not None and free[-1].plan.arena_bytes <= limit
+    def fits(planned: Planned) -> bool:
+        return limit is not None and planned.plan.arena_bytes <= limit
 
-    def more_parts(of: Callable[[int], Captured], ends: bool) -> None:
+    def more_parts(of: Callable[[int], Captured], ends: bool) -> list[Planned]:
         """Plans of 2, 4, ... parts, while more of them need less. `ends`: where so many cannot be, more cannot either."""
-        least, count = free[0].plan.arena_bytes, 1
-        while not fits() and count < MOST_PARTS:
+        made: list[Planned] = []
+        least, count = whole.plan.arena_bytes, 1
+        while count < MOST_PARTS:
             count *= 2
             step = of(count)
             if step.parts == 1 and ends:
                 break
             if step.parts == 1:
                 continue
-            free.append(make_plan(step, title, anywhere, known))
-            if free[-1].plan.arena_bytes > least * LEAST_GAIN:
+            made.append(make_plan(step, title, anywhere, known))
+            if fits(made[-1]) or made[-1].plan.arena_bytes > least * LEAST_GAIN:
                 break
-            least = free[-1].plan.arena_bytes
+            least = made[-1].plan.arena_bytes
+        return made
 
-    more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False)
-    if options.budget is not None:  # parts of samples take more time
-        more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True)
+    kinds: list[list[Planned]] = []
+    if not fits(whole):
+        kinds.append(more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False))
+    if options.budget is not None and not any(fits(made) for made in [whole, *sum(kinds, [])]):
+        # parts of samples take more time
+        kinds.append(more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True))
+    free = [whole, *sum(kinds, [])]
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
-    if fits():
+    if fits(free[-1]):
         return make_plan(free[-1].captured, title, within, known)
-    return _fastest(free, title, within, known)
+    return _fastest(whole, kinds, title, within, known)
 
 
-def _fastest(free: list[Planned], title: str, options: StepOptions, known: dict[str, Measured]) -> Planned:
-    """Of the whole step and the parts that need least: the fastest within the budget; where that is "floor", the smallest."""
-    parted = sorted(free[1:], key=lambda planned: planned.plan.arena_bytes)[:2]
+def _fastest(whole: Planned, kinds: list[list[Planned]], title: str, options: StepOptions,
+             known: dict[str, Measured]) -> Planned:
+    """Of the whole step and, of each kind of parts, those that need least: the fastest within the budget; where that is
+    "floor", the smallest. What needs least without a budget need not reach the lowest one."""
+    parted = [planned for made in kinds for planned in sorted(made, key=lambda planned: planned.plan.arena_bytes)[:2]]
     found: list[Planned] = []
     refusal: Infeasible | Limit | None = None
-    for planned in [*parted, free[0]]:
+    for planned in [*parted, whole]:
         try:
             found.append(make_plan(planned.captured, title, options, known))
         except (Infeasible, Limit) as problem:

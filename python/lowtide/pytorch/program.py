@@ -9,6 +9,7 @@ moves it, it is in the arena only while the plan has it there, and PyTorch's mem
 from __future__ import annotations
 
 import bisect
+import collections
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ class Executable:
     parts: list[list[tuple[int, int]]] = field(default_factory=list)  # (bytes, offset) of every allocation
     reruns: int = 0
     transfers: Transfers | None = None  # None: nothing moves
+    writes: dict[int, int] = field(default_factory=dict)  # storage -> how often its version grows before the first update
     # Shapes of the gradients that are averaged over all ranks before judge() is called, in the plan's order.
     averages: list[tuple[tuple[int, ...], torch.dtype]] = field(default_factory=list)
 
@@ -76,10 +78,16 @@ class _Generator:
         self.parts: list[list[tuple[int, int]]] = []
         self.unit_of_line: list[int] = []
         self.addresses, self.reruns, self.judged = addresses, 0, False
+        self.writes: collections.Counter[int] = collections.Counter()
         self.averages: list[tuple[tuple[int, ...], torch.dtype]] = []
 
     def note_lines(self, unit: int) -> None:
         self.unit_of_line += [unit] * (len(self.source.lines) - len(self.unit_of_line))
+
+    def note_write(self, storage: int) -> None:
+        """A version that grows; behind the first update nobody looks any more."""
+        if not self.judged and self.program.storages[storage].role != MADE:
+            self.writes[storage] += 1
 
     def allocations(self, found: list[Allocation], unit: Unit, workspace: int) -> list[tuple[int, int]]:
         made = results(unit)
@@ -87,13 +95,15 @@ class _Generator:
 
     def judge(self) -> None:
         """Before anything of the model is changed: whether the step may go on."""
-        loss = self.program.outputs[0]
-        storage = self.program.tensors[loss].storage
-        if storage in self.transfers.slots and storage not in self.source.live:
-            self.source.emit(f"judge(look({storage}))")
-        else:
-            self.source.need(loss)
-            self.source.emit(f"judge(t{loss})")
+        said = []
+        for tensor in (self.program.outputs[place] for place in self.program.judged):
+            storage = self.program.tensors[tensor].storage
+            if storage in self.transfers.slots and storage not in self.source.live:
+                said.append(f"look({storage})")
+            else:
+                self.source.need(tensor)
+                said.append(f"t{tensor}")
+        self.source.emit(f"judge({', '.join(said)})")
         self.judged = True
 
     def compute(self, step: PlannedStep) -> None:
@@ -117,6 +127,8 @@ class _Generator:
         allocations = found.taken if taken is not None else found.again if again else found.first
         self.parts.append(self.allocations(allocations, unit, self.places.offset(step.workspace_address)))
         self.source.unit(unit, again, taken)
+        for written in (t for call in unit.calls for t in call.writes):
+            self.note_write(self.program.tensors[written].storage)
         if not again:
             self.behind |= {s for s in unit.statistics if s in self.transfers.homes}
         self.ran.add(index)
@@ -134,6 +146,7 @@ class _Generator:
             if storage in self.behind:
                 self.source.emit(f"write_back({storage}, {self.base(storage)})")
                 self.behind.discard(storage)
+                self.note_write(storage)
             self.source.emit(f"leave({storage})")
         elif self.program.storages[storage].role != MADE:
             return
@@ -143,6 +156,7 @@ class _Generator:
         if step.kind == _library.STORE:
             self.source.emit(f"store({storage}, {self.base(storage)})")
             self.behind.discard(storage)
+            self.note_write(storage)
         elif step.kind == _library.WAIT:
             self.source.emit(f"wait({storage})")
         else:
@@ -193,7 +207,7 @@ def _say_homes(made: _Generator, names: list[str]) -> None:
 
 def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, measured: list[Measured],
              judge: Callable, mark: Callable | None) -> Executable:
-    """The step as a function. `judge(loss)` is called before the first update, `mark(part)` before each unit."""
+    """The step as a function. `judge(loss)`, or `judge(loss, gradients)`, is called before the first update, `mark(part)` before each unit."""
     made = _Generator(program, units, graph, plan, measured, mark is not None)
     names = given_names(program, made.transfers.homes)
     _say_homes(made, names)
@@ -211,4 +225,5 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     exec(compile(text, "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
     resident = made.places.resident_bytes
     return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
-                      resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, made.averages)
+                      resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, dict(made.writes),
+                      made.averages)

@@ -449,8 +449,33 @@ def _refused(question: Question, line: str) -> Call | None:
     return question.calls[number] if number < len(question.rows) and question.rows[number] is not None else None
 
 
+def _drop_unread(program: Program) -> None:
+    """Calls whose results nobody reads wait for nobody."""
+    wanted = {program.tensors[o].storage for o in program.outputs if o is not None}
+    kept = []
+    for call in reversed(program.calls):
+        made = {program.tensors[o].storage for o in call.outs if o is not None}
+        if call.view or call.writes or call.hidden or call.random or not made or made & wanted:
+            kept.append(call)
+            wanted |= set() if call.view else {program.tensors[t].storage for t in call.tensors()}
+    program.calls = kept[::-1]
+
+
+def _forget_empty_statistics(program: Program) -> None:
+    """A batch norm in evaluation hands no statistics to its gradient: two tensors without elements."""
+    for call in program.calls:
+        if call.target is aten.native_batch_norm_backward.default and not call.args[7]:
+            call.args = (*call.args[:5], None, None, *call.args[7:])
+    read = {t for call in program.calls for t in call.tensors()} | set(program.outputs)
+    for call in program.calls:
+        if call.target is aten.native_batch_norm.default and not call.args[5]:
+            call.outs = [call.outs[0], *(o if o in read else None for o in call.outs[1:])]
+
+
 def prepare(program: Program) -> None:
     """Makes of the calls what parts of them can do."""
+    _forget_empty_statistics(program)
+    _drop_unread(program)
     draws_of_bytes(program)
     without_writes(program)
     sums_for_means(program)

@@ -7,11 +7,13 @@
 A step is forward, backward and update together. The model's parameters and buffers and the optimizer's state are
 changed in place, as eager mode changes them, bit for bit; `p.grad` is left alone. What a failed step leaves behind: an
 exception before the first update puts buffers and the random stream back, so the model is as before the step; Ctrl-C
-waits for the end of the step.
+waits for the end of the step. Before the first update everything is looked at that could make a later one fail or that
+somebody else has changed: options of the groups, types of the state, versions of all that was there before the step.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import html
 import math
@@ -27,10 +29,11 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
-from . import ranks
+from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
-from .calls import MADE
+from .calls import MADE, PARAMETER
+from .frozen import Held
 from .kept import written_buffers
 from .optimizers import signature
 from .options import StepOptions
@@ -68,7 +71,7 @@ class _Ready:
     code: Executable
     arena: Arena | None  # the step's, which all its plans share
     lists: Lists | None  # of the plan's allocations
-    buffers: list[int]  # places in `given` of the buffers that the step writes
+    buffers: list[int]  # places in `given` of what the step writes before the updates
 
 
 _OTHER_BATCH = ("rank {rank} has a batch of shapes {its}, rank 0 one of {first}; shapes, modes, options and threads have "
@@ -93,8 +96,9 @@ class Step:
         """Without a plan yet."""
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
+        self._held = Held(model, loss_fn)
         self._updating = self._agreed = False  # the second: all ranks, on that the step goes on
-        self._versions: list[tuple[torch.Tensor, int]] = []
+        self._versions: list[tuple[torch.Tensor, int, str]] = []  # as they are to be before the first update; names
         self._arena: Arena | None = None  # this and the next two: of all plans
         self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
         self._saved: dict[int, torch.Tensor] = {}  # place in `given` -> the buffer before the step
@@ -162,7 +166,8 @@ class Step:
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
-        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer))
+        hooked = hooks.signature(self._model)
+        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
 
     def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any]:
         """The batch's tensors, and what a plan for it holds for; on all ranks the same. Raises Usage."""
@@ -185,8 +190,11 @@ class Step:
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
-        made = self._make(batch)
-        self._ready[key] = made
+        with self._held.capturing():
+            made = self._make(batch)
+        now = self._held.now()
+        self._ready = {other: ready for other, ready in self._ready.items() if other[-1] == now}  # a number may change in each step
+        self._ready[(*key[:-1], now)] = made
         return leaves, made
 
     def _make(self, batch: Any) -> _Ready:
@@ -232,21 +240,29 @@ class Step:
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
                         f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
         states = [t for name in captured.updated for t in captured.updates.state(name).values()]
-        return [*model.parameters.values(), *model.buffers.values(), *batch, *captured.program.constants, *states]
+        given = [*model.parameters.values(), *model.buffers.values(), *batch, *captured.program.constants, *states]
+        for number, tensor in zip(captured.program.given, given, strict=True):
+            wanted = captured.program.tensors[number]
+            if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
+                raise Usage(f"'{captured.program.storage_of(number).name}' is {tensor.dtype} {tuple(tensor.shape)}; when the step "
+                            f"was compiled it was {wanted.dtype} {wanted.shape}; compile the step again")
+        return given
 
     def _begun(self, ready: _Ready, batch: list[torch.Tensor]) -> list[torch.Tensor]:
         """What the step is given. Where that cannot be on one rank, all raise."""
         self._updating = self._agreed = False
         ranks.Averages.done = 0
         try:
+            ready.planned.captured.updates.try_groups()
             return self._given(ready, batch)
-        except Usage as problem:
+        except Exception as problem:
             self._tell_ranks(problem, ready)
             raise
 
-    def _judge(self, loss: torch.Tensor) -> None:
-        """Before the first update: the last moment at which nothing of the model has changed but its buffers."""
-        problem = self._problem(loss)
+    def _judge(self, loss: torch.Tensor, gradients: torch.Tensor | None = None) -> None:
+        """Before the first update: the last moment at which nothing of the model has changed but its buffers. `gradients`:
+        the greatest number of each, if they are to be finite."""
+        problem = self._problem(loss, gradients.tolist() if gradients is not None else [])
         if self._options.data_parallel:
             self._agreed = True
             problem = ranks.agreed(problem)
@@ -254,13 +270,16 @@ class Step:
             raise problem
         self._updating = True
 
-    def _problem(self, loss: torch.Tensor) -> Exception | None:
+    def _problem(self, loss: torch.Tensor, gradients: list[float]) -> Exception | None:
         """What is to end the step."""
         if self._options.check_finite and not math.isfinite(loss.item()):  # by no tensor: the arena has none for it
             return FloatingPointError(f"the loss is {loss.item()}")
-        for tensor, version in self._versions:
+        for name, number in zip(self._now.planned.captured.trace.checked, gradients, strict=False):
+            if not math.isfinite(number):
+                return FloatingPointError(f"the gradient of '{name}' is {number}")
+        for tensor, version, name in self._versions:
             if tensor._version != version:
-                return Usage(f"a tensor of shape {tuple(tensor.shape)} was changed by somebody else while the step ran")
+                return Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
         return None
 
     def _tell_ranks(self, problem: BaseException, ready: _Ready) -> None:
@@ -278,17 +297,15 @@ class Step:
             outputs = self._run(ready, self._begun(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
-        if trace.aux_spec is None or (trace.aux_count == 0 and trace.aux_spec.num_leaves == 0):
+        if trace.aux_spec is None or trace.aux_spec.num_leaves == 0:
             return outputs[0]
-        aux = pytree.tree_unflatten(list(outputs[1:]), trace.aux_spec)
+        aux = trace.give_aux(list(outputs[1:1 + trace.aux_spec.num_leaves]))
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = torch.get_rng_state()
         buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
-        trained = ready.planned.captured.updated
-        parameters = ready.planned.captured.trace.model.parameters
-        self._versions = [(parameters[name], parameters[name]._version) for name in trained]
+        self._versions = self._expected_versions(ready, given)
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
         try:
@@ -298,6 +315,21 @@ class Step:
             self._explain(problem, ready, buffers, state)
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
+
+    @staticmethod
+    def _expected_versions(ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, int, str]]:
+        """Of all that is there before the step: what PyTorch counts for each, and what the step itself adds to it. Where
+        several tensors lie in one storage that the step writes, it is not known whose count grows; what a forward pass adds to
+        a parameter is the kernel's choice (an embedding with max_norm writes row by row)."""
+        program, found = ready.planned.captured.program, []
+        lying = collections.Counter(program.tensors[t].storage for t in program.given)
+        for number, tensor in zip(program.given, given, strict=True):
+            storage = program.tensors[number].storage
+            more = ready.code.writes.get(storage, 0)
+            unknown = more and (lying[storage] > 1 or program.storages[storage].role == PARAMETER)
+            if not tensor.is_inference() and not unknown:
+                found.append((tensor, tensor._version + more, program.storages[storage].name))
+        return found
 
     def _saved_copy(self, place: int, buffer: torch.Tensor) -> torch.Tensor:
         if place not in self._saved:

@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +28,9 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo
+from . import dynamo, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
-from .known import KnownValues, told_to_transformers
+from .known import KnownValues, distributions_assert, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -55,6 +56,7 @@ class Options:
     clip_value: float | None = None
     accumulate: int = 1
     data_parallel: bool = False  # gradients are averaged over all ranks
+    check_gradients: bool = False  # the last leaf of aux says of each gradient how large it is
 
 
 @dataclass
@@ -68,7 +70,38 @@ class Trace:
     batch_spec: BatchSpec
     aux_spec: Any = None
     aux_count: int = 0
+    aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
+    checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+    inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
+
+
+    def take_aux(self, aux: Any) -> list[Any]:
+        """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
+        leaves, self.aux_spec = pytree.tree_flatten(aux)
+        self.aux_count, self.aux_kinds = len(leaves), [_kind_of(leaf) for leaf in leaves]
+        return [leaf.detach() if isinstance(leaf, torch.Tensor) else _as_tensor(leaf) for leaf in leaves]
+
+    def give_aux(self, outputs: list[Any]) -> Any:
+        """aux as loss_fn gives it, of a step's outputs."""
+        leaves = [kind(out) for kind, out in zip(self.aux_kinds, outputs, strict=True)]
+        return pytree.tree_unflatten(leaves, self.aux_spec)
+
+
+_NUMBERS = {torch.SymInt: (int, torch.int64), torch.SymFloat: (float, torch.float64), torch.SymBool: (bool, torch.bool)}
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor | None:
+    """Of a number that the step computes. What Python alone knows is no output."""
+    return torch.scalar_tensor(leaf, dtype=_NUMBERS[type(leaf)][1]) if type(leaf) in _NUMBERS else None
+
+
+def _kind_of(leaf: Any) -> Callable[[Any], Any]:
+    if isinstance(leaf, torch.Tensor):
+        return lambda out: out
+    if type(leaf) in _NUMBERS:
+        return lambda out: _NUMBERS[type(leaf)][0](out.item())
+    return lambda _: leaf
 
 
 class _Shell(torch.nn.Module):
@@ -88,6 +121,19 @@ class _Shell(torch.nn.Module):
         return answer
 
 
+class _Whole(torch.nn.Module):
+    """A shell, and what follows it while the model's tensors are still exchanged: checkpointing runs the forward pass
+    again in the backward one."""
+
+    def __init__(self, shell: torch.nn.Module, then: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.shell = shell
+        self._then = then
+
+    def forward(self, batch: Any) -> Any:
+        return self._then(self.shell(batch))
+
+
 class _Labels:
     """Notes on nodes, while they are made: the stack of modules, phase, and whose gradient."""
 
@@ -96,6 +142,7 @@ class _Labels:
         self.stack: list[str] = []
         self.phase = FORWARD
         self.of_sequence: int | None = None
+        self.draws = frozen.Draws()
 
     def note(self, place: str = "", module: str = "") -> None:
         """Labels what was made since the last note by what held until now."""
@@ -123,7 +170,9 @@ class _Labels:
             if not _is_theirs(frame.f_code.co_filename):
                 frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
             frame = frame.f_back
-        return self.note(place_of_frames(frames))
+        place = place_of_frames(frames)
+        self.draws.look(place)
+        return self.note(place)
 
     def enter(self, module: torch.nn.Module, *_: Any) -> None:
         self.note()
@@ -136,9 +185,9 @@ class _Labels:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        hooks = torch.nn.modules.module
-        before = hooks.register_module_forward_pre_hook(self.enter)
-        after = hooks.register_module_forward_hook(self.leave, always_call=True)
+        modules = torch.nn.modules.module
+        before = modules.register_module_forward_pre_hook(self.enter)
+        after = modules.register_module_forward_hook(self.leave, always_call=True)
         try:
             yield
         finally:
@@ -190,6 +239,15 @@ def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.T
     return grads
 
 
+def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace) -> list[torch.Tensor]:
+    """One tensor with the greatest number of each gradient, which is not finite if any of its numbers is not; none
+    where nobody asks or there is no gradient. As ops of the step it is planned, so every gradient lives until its number
+    is known, and no update begins before all are."""
+    there = [(name, g) for name, g in zip(trained, grads, strict=True) if g is not None and g.numel() > 0]
+    trace.checked = [name for name, _ in there]
+    return [torch.stack([torch.linalg.vector_norm(g, float("inf")).double() for _, g in there])] if there else []
+
+
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
                    options: Options, labels: _Labels) -> Callable:
     """`shells`: of each of the batches that make one update, or one for all."""
@@ -197,20 +255,27 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
             shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
-        tensors = {f"model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
-        loss, aux = scalar_loss(torch.func.functional_call(shell, tensors, (batch,), tie_weights=True))
-        handles = labels.backward_of(loss)
-        grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
-        labels.note()
-        for handle in handles:
-            handle.remove()
-        return loss.detach(), aux, list(grads)
+        tensors = {f"shell.model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
+
+        def backward(answer: Any) -> tuple[Any, Any, list]:
+            labels.draws.check()
+            loss, aux = scalar_loss(answer)
+            handles = labels.backward_of(loss)
+            grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
+            labels.note()
+            for handle in handles:
+                handle.remove()
+            return loss.detach(), aux, list(grads)
+
+        return torch.func.functional_call(_Whole(shell, backward), tensors, (batch,), tie_weights=True)
 
     def step(*flat: torch.Tensor) -> list[Any]:
         p, b = len(model.parameters), len(model.buffers)
         wanted = set(trained)
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
+        for name in trained:
+            hooks.put(name, model.parameters[name], leaves[name])
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux, grads = None, [], [None] * len(trained)
@@ -222,12 +287,12 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         labels.phase = BACKWARD
         if options.data_parallel:
             grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
+        greatest = _greatest(grads, trained, trace) if options.check_gradients else []
         grads = _clipped(grads, options)
         labels.note()
-        aux_leaves, trace.aux_spec = pytree.tree_flatten(aux if options.accumulate > 1 else aux[0])
-        tensors = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in aux_leaves]
-        trace.aux_count = len(tensors)
-        return [loss, *tensors, *grads]
+        aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
+        trace.aux_count += len(greatest)
+        return [loss, *aux_leaves, *greatest, *grads]
 
     return step
 
@@ -279,6 +344,8 @@ def _is_theirs(name: str) -> bool:
 
 def refusal(problem: Exception) -> Unsupported:
     """What the user's code or PyTorch raised while the step was traced, with the line where."""
+    if isinstance(problem, frozen.DrawnOnce):
+        return Unsupported(f"the step cannot be captured: {problem}")
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
@@ -288,17 +355,33 @@ def refusal(problem: Exception) -> Unsupported:
     return Unsupported(f"{where}the step cannot be captured: {what}{': ' + reason[0] if reason else ''}")
 
 
+def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors that share memory in the sample batch (the same one twice, two slices of one) need not do so in later ones:
+    all but the first of them are traced as tensors of their own. Nobody writes into these, so they take no memory."""
+    first: dict[int, int] = {}
+    return [leaf if first.setdefault(leaf.untyped_storage()._cdata, i) == i else
+            torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).requires_grad_(leaf.requires_grad)
+            for i, leaf in enumerate(inputs)]
+
+
 def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options) -> Trace:
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
+    hooks.check(model.parameters, trained)
+    if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
+        raise Unsupported("torch.autograd.detect_anomaly looks into every gradient, which a planned step does not; without it, "
+                          "check_finite=True stops a step whose loss is not finite")
     inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
+    trace.inputs = [weakref.ref(leaf) for leaf in inputs]
+    inputs = apart(inputs)
+    batch = spec.batch_of(inputs)
     shell = _Shell(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options)
     except Unsupported as refused:
-        if not _traced_again(shell, trace, batch, inputs, options):
+        if isinstance(refused.__cause__, frozen.DrawnOnce) or not _traced_again(shell, trace, batch, inputs, options):
             raise refused from None
     _spread_places(trace)
     return trace
@@ -321,7 +404,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
-        with labels.watching(), told_to_transformers(values), torch.enable_grad():
+        with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(),
+              torch.enable_grad()):
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise
@@ -334,7 +418,7 @@ def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Te
     """By way of dynamo, where plain tracing was refused."""
     parts = batch if options.accumulate > 1 else [batch]
     try:
-        with torch.enable_grad():
+        with streams.unchanged(), torch.enable_grad():
             shells = [dynamo.Retraced(shell, part) for part in parts]
         _trace_with(shells, trace, inputs, options)
     except Exception:  # noqa: BLE001: the first refusal names the line

@@ -140,8 +140,7 @@ class _Builder:
                 s = self.program.tensors[t].storage
                 if s not in own:
                     updates[s] = None
-            own |= {self.program.tensors[o].storage for o in call.outs
-                    if o is not None and not call.view and not call.writes}
+            own |= {self.program.tensors[o].storage for o in self.program.made_by(call)}
         unit.reads, unit.makes, unit.updates = list(reads), list(dict.fromkeys(own)), list(updates)
         unit.statistics = list(dict.fromkeys(self.program.tensors[t].storage for c in unit.calls for t in c.hidden))
         unit.random = any(call.random for call in unit.calls)
@@ -173,6 +172,8 @@ class _Builder:
         call.hidden = tuple(self.now(t) for t in call.hidden)
         if call.view:
             return
+        if call.writes:
+            call.outs = [self.now(o) if o is not None else None for o in call.outs]
         made = [t for t in call.writes if self.program.storage_of(t).role == MADE]
         if not made:
             self.read_statistics_in_order(self.add([call]))
@@ -353,12 +354,13 @@ def _find_in_place(program: Program, unit: Unit) -> None:
 
 
 def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Updates) -> list[str]:
-    """A unit for each parameter that gets a gradient. They wait for the loss, which says whether the step may change
-    anything, and for all assertions. Answers the names of these parameters; the tensors of their states follow in
+    """A unit for each parameter that gets a gradient. They wait for the loss and, if it is asked for, for the greatest
+    numbers of all gradients, which say whether the step may change anything, and for all assertions. Answers the names of these parameters; the tensors of their states follow in
     `program.given`."""
     positions = {name: i for i, name in enumerate(trace.model.parameters)}
-    loss = program.tensors[program.outputs[0]].storage
-    judges = {unit.number for unit in units if loss in unit.makes or unit.asserts}
+    program.judged = [0, *([trace.aux_count] if trace.checked else [])]
+    said = {program.tensors[program.outputs[place]].storage for place in program.judged}
+    judges = {unit.number for unit in units if said & set(unit.makes) or unit.asserts}
     number, updated = max(unit.number for unit in units) + 1, []
     for name, gradient in zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True):
         if gradient is None:

@@ -91,10 +91,11 @@ class Finder {
       return std::move(chain_);
     }
     deal_out_backward();
-    const bool is_long = option_work() > kChain.most_option_work;
+    const bool is_long = option_work(true) > kChain.most_option_work;
+    const bool is_very_long = option_work(false) > kChain.most_option_work;
     for (size_t k = 0; k < chain_.stages.size(); ++k) {
       if (is_long)
-        add_options_by_producers(k);
+        add_some_options(k, is_very_long);
       else
         add_options(k);
       chain_.stages[k].pass_peak = chain_.stages[k].options.back().forward_peak;
@@ -264,6 +265,22 @@ class Finder {
     return static_cast<int>(stage);
   }
 
+  // Makes nothing and nobody waits for it, as an update of weights: an order with the least peak may
+  // have it anywhere behind that peak.
+  bool is_sink(SchedOpId op) const { return table_.makes(op).empty() && table_.after(op).empty(); }
+
+  // The first of the stages, which come back from the last one on, at whose end all has run that the
+  // op waits for, reruns too: what reads a weight runs again until its own stage's backward part.
+  size_t first_stage(SchedOpId op) const {
+    const auto done = [&](SchedOpId before) {
+      return is_forward_[before] != 0 ? forward_stage_[before] : backward_stage_[before];
+    };
+    size_t stage = chain_.stages.size() - 1;
+    for (const SchedOpId before : table_.before(op)) stage = std::min(stage, done(before));
+    for (const SchedValueId v : table_.reads(op)) stage = std::min(stage, done(table_.producer(v)));
+    return stage;
+  }
+
   void deal_out_backward() {
     auto stage = chain_.stages.size() - 1;
     for (const SchedOpId op : order_) {
@@ -273,8 +290,8 @@ class Finder {
         const int need = is_forward_[producer] != 0 ? needed_at(v) : -1;
         if (need >= 0) stage = std::min(stage, static_cast<size_t>(need));
       }
-      backward_stage_[op] = stage;
-      chain_.stages[stage].backward.push_back(op);
+      backward_stage_[op] = is_sink(op) ? std::max(stage, first_stage(op)) : stage;
+      chain_.stages[backward_stage_[op]].backward.push_back(op);
     }
     for (const SchedValueId v : table_.values()) {
       if (is_forward_[table_.producer(v)] != 0) continue;
@@ -332,11 +349,13 @@ class Finder {
   }
 
   // Greed looks at all runs of a stage for each pair of its values: too much where stages are long.
-  double option_work() const {
+  // Without pairs: for each value.
+  double option_work(bool pairs) const {
     double work = 0;
     for (size_t k = 0; k < chain_.stages.size(); ++k) {
       const auto values = static_cast<double>(droppable(k).size());
-      work += values * values / 2 * static_cast<double>(chain_.stages[k].forward.size());
+      const auto runs = static_cast<double>(chain_.stages[k].forward.size());
+      work += (pairs ? values * values / 2 : values) * runs;
     }
     return work;
   }
@@ -365,23 +384,46 @@ class Finder {
     thin_out(stage.options);
   }
 
-  // Cheaper: the values in the order of their bytes for the time of their own producers.
-  void add_options_by_producers(size_t k) {
+  // Cheaper: the values in the order of their bytes for the time of making each alone again, or, yet
+  // cheaper, for the time of its producer.
+  void add_some_options(size_t k, bool by_producers) {
     std::vector<SchedValueId> values = droppable(k);
-    const auto promise = [&](SchedValueId v) {
-      const auto cost = static_cast<double>(table_.cost(table_.producer(v)));
-      return table_.bytes(v) / std::max(1.0, cost);
-    };
+    IdVector<SchedValueId, double> promise(table_.value_count(), 0);
+    IdVector<SchedValueId, char> alone(table_.value_count(), 0);
+    for (const SchedValueId v : values) {
+      alone[v] = 1;
+      const int64_t cost =
+          by_producers ? table_.cost(table_.producer(v)) : cost_of(reruns_for(k, alone));
+      alone[v] = 0;
+      if (!by_producers) chain_.units += static_cast<int64_t>(chain_.stages[k].forward.size());
+      promise[v] = table_.bytes(v) / std::max(1.0, static_cast<double>(cost));
+    }
     std::stable_sort(values.begin(), values.end(),
-                     [&](SchedValueId a, SchedValueId b) { return promise(a) > promise(b); });
+                     [&](SchedValueId a, SchedValueId b) { return promise[a] > promise[b]; });
     IdVector<SchedValueId, char> drops(table_.value_count(), 0);
-    const size_t options = std::min(values.size() + 1, kChain.most_options);
     size_t dropped = 0;
-    for (size_t o = 0; o < options; ++o) {
-      const size_t many = options == 1 ? 0 : o * values.size() / (options - 1);
+    for (const size_t many : numbers_to_drop(values)) {
       for (; dropped < many; ++dropped) drops[values[dropped]] = 1;
       chain_.stages[k].options.push_back(option_of(k, reruns_for(k, drops)));
     }
+  }
+
+  // How many of the values go, of each option: none and all, then those that leave half of the bytes,
+  // a quarter and so on, as the last to go are the dearest; for the rest evenly many.
+  std::set<size_t> numbers_to_drop(const std::vector<SchedValueId>& values) const {
+    std::set<size_t> numbers{0, values.size()};
+    double left = 0;
+    for (const SchedValueId v : values) left += table_.bytes(v);
+    double next = left / 2;
+    for (size_t i = 0; i < values.size() && numbers.size() < kChain.most_options; ++i) {
+      left -= table_.bytes(values[i]);
+      if (left > next) continue;
+      numbers.insert(i + 1);
+      while (next >= left && next > 1) next /= 2;
+    }
+    const size_t evenly = kChain.most_options - numbers.size() + 1;
+    for (size_t o = 1; o < evenly; ++o) numbers.insert(o * values.size() / evenly);
+    return numbers;
   }
 
   // Only some of very many, the first and the last among them.

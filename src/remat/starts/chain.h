@@ -14,9 +14,13 @@
 // A stage has several *options*: which of the values that its backward part reads stay, and which
 // are made again from those and from the stage's input, each right before it is first needed. They
 // are found by greed, one value after another, that which saves the most bytes for the time of its
-// rerun: first everything stays, last nothing that can be made again. In long stages the time of a
-// value's own producer stands for that of its rerun. Bytes and peaks of an option follow from its
-// runs, as everywhere; what is reused in place is not counted on.
+// rerun: first everything stays, last nothing that can be made again. In long stages a value has the
+// time of its rerun where all others stay, in very long ones that of its own producer, and options
+// are those at which half of the bytes stay, a quarter and so on. Bytes and peaks of an option follow
+// from its runs, as everywhere; what is reused in place is not counted on.
+//
+// What makes nothing, as updates of weights, is done in the first backward part in which it can be,
+// wherever the order has it: an order with the least peak need not care when.
 //
 // Tests: chain_plan_test.cc.
 #pragma once

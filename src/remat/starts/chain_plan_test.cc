@@ -201,9 +201,44 @@ TEST(Chain, EachOpStandsInOnePlace) {
   }
 }
 
+// An update for each layer at the end of the order: it reads a gradient of the layer and waits for
+// all who read the weight.
+TEST(Chain, UpdatesRunInTheFirstBackwardPartInWhichTheyCan) {
+  Rng rng(9);
+  constexpr int kLayers = 12;
+  constexpr int64_t kGradient = 2'000;
+  ScheduleProblem problem = layers(kLayers, rng);
+  const size_t backward = problem.ops.size() - kLayers;
+  for (size_t i = 0; i < kLayers; ++i) {
+    plan::SchedValue gradient;
+    gradient.bytes = kGradient;
+    gradient.producer = plan::SchedOpId(static_cast<uint32_t>(backward + i));
+    plan::SchedOp made;
+    made.seconds = 1;
+    made.may_rerun = false;
+    const auto update = problem.ops.push_back(std::move(made));
+    gradient.readers.push_back(update);
+    problem.values.push_back(std::move(gradient));
+    const auto layer = static_cast<uint32_t>(kLayers - 1 - i);
+    problem.control.push_back({plan::SchedOpId(1 + 2 * layer), update});
+  }
+  problem.budget_bytes = 14'000;
+  const std::vector<SchedOpId> order = incoming(problem);
+  const Chain chain = find_chain(ActionTable(problem), order);
+  ASSERT_GE(chain.stages.size(), 3U);
+  for (size_t k = 0; k < chain.stages.size(); ++k)
+    EXPECT_LE(chain.stages[k].gradient_bytes, kGradient) << k;
+  const ChainStart start = chain_start(ActionTable(problem), order);
+  const auto profile = profile_of(problem, start.sequence);
+  ASSERT_TRUE(profile.has_value());
+  EXPECT_LE(profile->peak_bytes, *problem.budget_bytes) << "all gradients have 24,000";
+}
+
 // Five stages of 300 branches, each of which reads the stage's input and a mask that is made from
-// nothing; the backward part goes through the branches one by one.
-ScheduleProblem branches() {
+// nothing; the backward part goes through the branches one by one. With `joined`, what is made of
+// the branches is joined and added to the stage's input, and the backward part reads the joined
+// value, too, before all others.
+ScheduleProblem branches(bool joined = false) {
   ScheduleProblem problem;
   const auto op = [&](double seconds, bool may_rerun) {
     plan::SchedOp made;
@@ -222,7 +257,7 @@ ScheduleProblem branches() {
   };
   constexpr int kStages = 5, kBranches = 300;
   const auto mask = value(op(1e-6, true), 5'000);
-  std::vector<plan::SchedValueId> passed{value(op(1, true), 1'000)}, inner;
+  std::vector<plan::SchedValueId> passed{value(op(1, true), 1'000)}, inner, whole;
   for (int stage = 0; stage < kStages; ++stage) {
     const size_t first = inner.size();
     for (int i = 0; i < kBranches; ++i) {
@@ -231,8 +266,22 @@ ScheduleProblem branches() {
       read(passed.back(), branch);
       inner.push_back(value(branch, 100));
     }
+    std::vector<plan::SchedValueId> mixed(inner.begin() + static_cast<ptrdiff_t>(first),
+                                          inner.end());
+    if (joined) {
+      for (plan::SchedValueId& v : mixed) {
+        const auto mix = op(1, true);
+        read(v, mix);
+        v = value(mix, 5);
+      }
+      const auto join = op(1e-2, true);
+      for (const auto v : mixed) read(v, join);
+      mixed = {value(join, 1'500)};
+      whole.push_back(mixed.front());
+    }
     const auto sum = op(1, true);
-    for (size_t i = first; i < inner.size(); ++i) read(inner[i], sum);
+    for (const auto v : mixed) read(v, sum);
+    if (joined) read(passed.back(), sum);
     passed.push_back(value(sum, 1'000));
   }
   const auto loss = op(1, false);
@@ -240,6 +289,12 @@ ScheduleProblem branches() {
   auto gradient = value(loss, 1'000);
   for (size_t stage = kStages; stage-- > 0;) {
     auto sum = gradient;
+    if (joined) {
+      const auto backward = op(1, false);
+      read(gradient, backward);
+      read(whole[stage], backward);
+      gradient = sum = value(backward, 1'000);
+    }
     for (size_t i = kBranches * stage; i < kBranches * (stage + 1); ++i) {
       const auto backward = op(1, false);
       read(gradient, backward);
@@ -273,6 +328,24 @@ TEST(ChainStart, TakesLongStagesBranchByBranch) {
   ASSERT_TRUE(profile.has_value());
   EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
   EXPECT_LT(profile->seconds, 1.5 * once->seconds);
+}
+
+// To make the joined value again all branches have to run, which then wait for their own turn: it
+// stays, cheap as its own producer is.
+TEST(Chain, OptionsKeepWhatIsDearToMakeAgain) {
+  ScheduleProblem problem = branches(true);
+  problem.budget_bytes = 50'000;
+  const Chain chain = find_chain(ActionTable(problem), incoming(problem));
+  int long_stages = 0;
+  for (const ChainStage& stage : chain.stages) {
+    if (stage.forward.size() < 600) continue;
+    ++long_stages;
+    EXPECT_GT(stage.options.back().backward_peak, 30'000);
+    EXPECT_TRUE(std::ranges::any_of(stage.options, [](const ChainOption& option) {
+      return option.kept_bytes < 5'000 && option.backward_peak < 15'000;
+    }));
+  }
+  EXPECT_GE(long_stages, 4);
 }
 
 TEST(ChainStart, IsCorrectAndNotBelowTheOptimum) {

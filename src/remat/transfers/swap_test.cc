@@ -286,6 +286,39 @@ TEST(Swap, NothingMovesWithoutNeed) {
   EXPECT_GT(stays, 500);
 }
 
+// De-swap: what moves without need is taken back, and the step is no longer for it.
+TEST(Swap, TidyingTakesBackWhatNeedNotMove) {
+  Rng rng(22);
+  int fewer = 0;
+  const auto transfers_in = [](const std::vector<SchedAction>& sequence) {
+    return std::count_if(sequence.begin(), sequence.end(), [](const SchedAction& action) {
+      return action.kind == SchedAction::Kind::kStore || action.kind == SchedAction::Kind::kLoad;
+    });
+  };
+  for (int i = 0; i < 300; ++i) {
+    SCOPED_TRACE(i);
+    ScheduleProblem problem = random_swap_problem(rng, rng.between(6, 40));
+    const auto runs = in_given_order(problem);
+    const int64_t peak = plan::simulate_sequence(problem, runs)->peak_bytes;
+    problem.budget_bytes = peak - rng.between(1, peak / 2);
+    SwapOptions options = limited(100'000);
+    options.local_search = false;
+    options.tidy_units = 0;
+    const SwapOutcome found = add_transfers(problem, runs, options);
+    if (found.sequence.empty()) continue;
+    options.tidy_units = SwapOptions().tidy_units;
+    const SwapOutcome tidied = tidy_transfers(problem, runs, found, options);
+    const auto profile = plan::simulate_sequence(problem, tidied.sequence);
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_TRUE(tidied.tidy);
+    EXPECT_LE(profile->peak_bytes, *problem.budget_bytes);
+    EXPECT_LE(tidied.seconds, found.seconds * (1 + 1e-12));
+    EXPECT_LE(transfers_in(tidied.sequence), transfers_in(found.sequence));
+    fewer += transfers_in(tidied.sequence) < transfers_in(found.sequence);
+  }
+  EXPECT_GT(fewer, 10);
+}
+
 TEST(Swap, TheSameAnswerEveryTime) {
   Rng rng(3);
   for (int i = 0; i < 50; ++i) {

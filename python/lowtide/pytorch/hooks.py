@@ -1,0 +1,86 @@
+"""Hooks: which of them a planned step runs.
+
+A hook on a parameter that gives a changed gradient (a mask, a scale) is traced like any code: the step's own leaf gets it.
+One that gives nothing and changes nothing is there for what it does beside, which would be done once, on tensors without
+contents, while the step is captured; so it is refused, as are hooks on what a planned step does not have: accumulated
+gradients (`p.grad`) and the optimizer's step(). The native engine makes gradients of its own and refuses all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..errors import Unsupported
+
+
+def _line(hook: Any) -> str:
+    """Where a hook stands."""
+    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+
+
+def _of(holder: Any, kind: str) -> list[Callable]:
+    return list((getattr(holder, kind, None) or {}).values())
+
+
+def signature(model: torch.nn.Module) -> tuple:
+    """Which hooks on gradients there are: a plan holds for them."""
+    return tuple(tuple(p._backward_hooks) for p in model.parameters() if p._backward_hooks)
+
+
+def check(parameters: dict[str, torch.nn.Parameter], trained: list[str]) -> None:
+    """Raises Unsupported for a hook on an accumulated gradient."""
+    for name in trained:
+        for hook in _of(parameters[name], "_post_accumulate_grad_hooks"):
+            raise Unsupported(f"{_line(hook)}'{name}' has a hook on its accumulated gradient, and a planned step accumulates "
+                              "none; register_hook, with a hook that returns the gradient, is planned")
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """Raises Unsupported for a hook around step()."""
+    for when in ("pre", "post"):
+        for hook in _of(optimizer, f"_optimizer_step_{when}_hooks"):
+            raise Unsupported(f"{_line(hook)}the optimizer has a step_{when}_hook, and a planned step does not call its step(); "
+                              f"call the hook {'before' if when == 'pre' else 'after'} step(batch)")
+
+
+def put(name: str, parameter: torch.nn.Parameter, leaf: torch.Tensor) -> None:
+    """The hooks of a parameter, on the leaf that stands for it."""
+    for hook in _of(parameter, "_backward_hooks"):
+        leaf.register_hook(_changing(name, hook))
+
+
+def _changing(name: str, hook: Callable) -> Callable:
+    """The hook. Raises Unsupported where it changes nothing."""
+    def called(gradient: torch.Tensor) -> torch.Tensor | None:
+        before = gradient._version
+        found = hook(gradient)
+        if found is None and gradient._version == before:
+            raise Unsupported(f"{_line(hook)}the hook of '{name}' gives nothing back: in a planned step it would run once, while "
+                              "that is captured; a hook that returns the gradient is planned")
+        return found
+
+    return called
+
+
+@contextlib.contextmanager
+def refused(module: torch.nn.Module) -> Iterator[None]:
+    """For gradients that are not autograd's. Raises Unsupported for hooks of the module; within, for those of tensors."""
+    for name, part in [*module.named_parameters(), *module.named_modules()]:
+        for hook in (*_of(part, "_backward_hooks"), *_of(part, "_backward_pre_hooks")):
+            raise Unsupported(f"{_line(hook)}'{name}' has a hook on gradients, which the native engine makes by itself; "
+                              "engine='torch' runs it")
+
+    def register_hook(*_: Any) -> None:
+        raise NotImplementedError("a hook on a gradient; the native engine makes gradients by itself, engine='torch' runs it")
+
+    before = torch.Tensor.register_hook
+    torch.Tensor.register_hook = register_hook  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.register_hook = before  # type: ignore[method-assign]
