@@ -22,6 +22,9 @@ from .errors import BadInput, Error, Infeasible, Internal, Limit, Refused, Unsup
 from .plans import Plan, plan_file
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .pytorch.options import StepKeywords
     from .pytorch.step import Step
 
 __all__ = ["BadInput", "Error", "Infeasible", "Internal", "Limit", "Plan", "Refused", "Unsupported", "Usage",
@@ -42,7 +45,8 @@ def plan(model: Any, loss_fn: Any = None, optimizer: Any = None, sample_batch: A
     return plan_step(model, loss_fn, optimizer, sample_batch, **options)
 
 
-def compile_step(model: Any, loss_fn: Any, optimizer: Any, sample_batch: Any, **options: Any) -> Step:
+def compile_step(model: Any, loss_fn: Any, optimizer: Any, sample_batch: Any,
+                 **options: Unpack[StepKeywords]) -> Step:
     """A planned training step: forward, backward and update within a byte budget (lowtide.pytorch.engines)."""
     from .pytorch.engines import compile_step as compile_torch_step
 

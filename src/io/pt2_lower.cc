@@ -449,19 +449,21 @@ class Lowering : public AtenSink {
 
   // ---- regions
 
-  // The body of torch.no_grad and the like: (enabled, body, operands...).
+  // The body of torch.no_grad and the like: (enabled, body, operands...); of autocast
+  // (device, type, enabled, whether it keeps casts, body, operands...). The first flag is meant.
   // NOLINTNEXTLINE(misc-no-recursion): as walk
   Status lower_region(const Pt2Node& node, int depth) {
     const bool autocast = node.target == "higher_order.wrap_with_autocast";
     std::optional<size_t> body;
     std::vector<std::string> operands;
-    bool enabled = true;
+    std::optional<bool> flag;
     for (const auto& [name, argument] : node.inputs) {
       if (argument.kind == Pt2Argument::Kind::kGraph) body = argument.subgraph;
       if (argument.kind == Pt2Argument::Kind::kTensor) operands.push_back(argument.tensors[0]);
-      if (argument.kind == Pt2Argument::Kind::kFlag && !body)
-        enabled = argument.sizes[0] == sym::Expr(1);
+      if (argument.kind == Pt2Argument::Kind::kFlag && !body && !flag)
+        flag = argument.sizes[0] == sym::Expr(1);
     }
+    const bool enabled = flag.value_or(true);
     const auto wrong = [&](std::string_view why) {
       return fail(fmt::format("node '{}' ({}) {}", node.name, node.target, why));
     };

@@ -208,6 +208,37 @@ TEST(Pt2Reader, RegionsMayHaveNodesOfTheSameNames) {
   EXPECT_EQ(graph->op(ir::OpId(1)).kind, "Relu");
 }
 
+// exp of x in a region of autocast
+std::string autocast(const std::string& enabled, const std::string& keeps_casts) {
+  Pt2Maker maker;
+  maker.tensors = pt2_tensor("x", {"3"}) + "," + pt2_tensor("y", {"3"});
+  maker.inputs = pt2_fed("x");
+  const std::string body =
+      R"({"as_graph": {"name": "body", "graph": {"inputs": [)" + as_tensor("x") +
+      R"(], "outputs": [)" + as_tensor("e") + R"(], "nodes": [)" +
+      pt2_node("aten.exp.default", {{"self", as_tensor("x")}}, {"e"}) + R"(], "tensor_values": {)" +
+      pt2_tensor("x", {"3"}) + "," + pt2_tensor("e", {"3"}) + "}}}}";
+  maker.nodes = pt2_node("higher_order.wrap_with_autocast",
+                         {{"", R"({"as_string": "cpu"})"},
+                          {"", R"({"as_scalar_type": 13})"},
+                          {"", R"({"as_bool": )" + enabled + "}"},
+                          {"", R"({"as_bool": )" + keeps_casts + "}"},
+                          {"", body},
+                          {"", as_tensor("x")}},
+                         {"y"});
+  maker.outputs = pt2_result("y");
+  return maker.bytes();
+}
+
+TEST(Pt2Reader, ARegionThatCastsByItselfIsRefusedWhetherOrNotItKeepsItsCasts) {
+  for (const std::string keeps : {"false", "true"}) {
+    EXPECT_NE(pt2_refusal(autocast("true", keeps)).find("casts by itself"), std::string::npos);
+    const auto off = read_pt2_bytes(autocast("false", keeps), "m.pt2");
+    ASSERT_TRUE(off.has_value()) << off.error().message;
+    EXPECT_EQ(off->op(ir::OpId(0)).kind, "Exp");
+  }
+}
+
 TEST(Pt2Reader, OpsWithoutARowAreOpaqueToAPlanAndRefusedWhereTheyMustBeDifferentiated) {
   Pt2Maker maker = layer();
   maker.nodes = pt2_replaced(maker.nodes, "aten.relu.default", "mylib.scan.default");

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_models import build, differences, torch
 
 import lowtide
-from lowtide.pytorch import backend, transfers
+from lowtide.pytorch import backend, planning, transfers
 
 nn, F = torch.nn, torch.nn.functional
 OPTIONS = {"effort": 0.2}
@@ -188,6 +188,75 @@ def test_gradients_that_come_from_outside_are_not_made_again(monkeypatch):
             assert torch.equal(a.grad, b.grad)
         cut, early, later = cuts[-1][:3]
         assert cut.boundary not in early + later and len(later) > len(set(later) - set(early))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_each_size_of_a_batch_is_planned_within_the_budget_once(dynamic, recwarn):
+    """Dynamo hands over a graph with symbolic sizes, at once or at the second size."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+    other = copy.deepcopy(model)
+    run = torch.compile(model, backend=backend.lowtide, fullgraph=True, dynamic=dynamic,
+                        options={**OPTIONS, "budget": "100%"})
+    mine, its = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    for k, count in enumerate((4, 7, 5, 7, 5)):
+        batch = torch.randn(count, 8), torch.randint(0, 3, (count,))
+        for called, m, optimizer in ((run, model, mine), (other, other, its)):
+            torch.manual_seed(k)
+            optimizer.zero_grad()
+            m.last = F.cross_entropy(called(batch[0]), batch[1])
+            m.last.backward()
+            optimizer.step()
+        assert torch.equal(model.last, other.last) and differences(model, mine, other, its) == []
+    arenas = [plan.arena_bytes for plan in backend.last_plans]
+    assert len(arenas) == 3 and arenas[0] < arenas[2] < arenas[1], arenas
+    assert not [w for w in recwarn if "lowtide" in str(w.message)]
+
+
+def test_another_size_can_be_refused_by_pytorch_itself():
+    model = nn.Linear(8, 3)
+    run = torch.compile(model, backend=backend.lowtide, options=OPTIONS)
+    run(torch.randn(4, 8)).sum().backward()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        with pytest.raises(torch._dynamo.exc.RecompileError):
+            run(torch.randn(7, 8))
+        run(torch.randn(4, 8)).sum().backward()
+    assert len(backend.last_plans) == 1
+
+
+def test_a_budget_of_a_graph_that_breaks_is_that_of_each_piece_and_one_warning_says_so(recwarn):
+    model, batch, _ = layers()
+
+    def broken(b):
+        y = model(b[0])
+        torch._dynamo.graph_break()
+        return F.cross_entropy(y, b[1])
+
+    options = {**OPTIONS, "budget": "1MiB"}
+    torch.compile(broken, backend=backend.lowtide, dynamic=False, options=options)(batch).backward()
+    told = [str(w.message) for w in recwarn if "lowtide: the graph breaks" in str(w.message)]
+    assert len(backend.last_plans) == 2 and len(told) == 1
+    assert "within the whole budget" in told[0] and "fullgraph=True" in told[0]
+
+
+def test_plans_and_what_was_measured_are_kept_between_processes(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    asked, measured = [], []
+    plan_text, measure_all = planning.plan_text, planning.measure_all
+    monkeypatch.setattr(planning, "plan_text", lambda *them: asked.append(1) or plan_text(*them))
+    monkeypatch.setattr(planning, "measure_all", lambda *them: measured.append(1) or measure_all(*them))
+    model, batch, loss_fn = layers()
+    other = copy.deepcopy(model)
+    for options, plans, rows in (({}, 1, 1), ({}, 1, 1), ({"budget": "100%"}, 2, 1), ({"cache": False}, 3, 2)):
+        torch._dynamo.reset()
+        run = torch.compile(model, backend=backend.lowtide, dynamic=False, options={**OPTIONS, **options})
+        for called, its in ((run, model), (other, other)):
+            torch.manual_seed(0)
+            its.zero_grad()
+            loss_fn(called, batch).backward()
+        assert (len(asked), len(measured)) == (plans, rows), options
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(a.grad, b.grad)
 
 
 def test_a_graph_that_breaks_is_planned_in_pieces():

@@ -2,6 +2,7 @@
 is captured; budgets and speeds have the library's grammar."""
 
 import math
+import typing
 
 import numpy
 import pytest
@@ -11,8 +12,8 @@ from torch_models import OPTIMIZERS, torch, trained
 
 import lowtide
 from lowtide import amounts, plans
-from lowtide.pytorch import backend
-from lowtide.pytorch.options import StepOptions
+from lowtide.pytorch import backend, engines
+from lowtide.pytorch.options import StepKeywords, StepOptions
 
 NO_BUDGET = "is no number of bytes above 0, no size such as '2GiB', no share up to '100%' and not 'floor'"
 WRONG = {
@@ -131,3 +132,9 @@ def test_a_budget_of_a_model_file_may_be_a_number_and_what_is_neither_number_nor
             ({"dims": {"batch": object()}}, "batch is a object"), ({"dims": 3}, "dims=3 is no dict")]:
         with pytest.raises(lowtide.Usage, match=line):
             lowtide.plan(tmp_path / "none.onnx", **options)
+
+
+def test_type_checkers_know_the_options():
+    fields = typing.get_type_hints(StepOptions)
+    assert typing.get_type_hints(StepKeywords) == fields and not StepKeywords.__required_keys__
+    assert typing.get_type_hints(engines.compile_step)["options"] == typing.Unpack[StepKeywords]

@@ -9,12 +9,15 @@ Where the plan moves values to host memory, the halves hold the copies (transfer
 pass and comes back in the backward pass is saved as its copy, and an input that moves is the home of copies.
 
 The optimizer is not in the graph, and gradients come back together: the budget is of parameters, inputs, activations
-and all gradients. Graphs with symbolic sizes are left to PyTorch's own partition, with a warning.
+and all gradients. A plan is of one set of sizes: where dynamo hands over a graph with symbolic sizes (it does so at the
+second size of a batch), each set of sizes that comes is traced and planned, once, when it comes first. Sizes that depend
+on contents have no such set; such a graph is left to PyTorch's own partition, with a warning.
 """
 
 from __future__ import annotations
 
 import collections
+import copy
 import operator
 import warnings
 from collections.abc import Callable
@@ -25,19 +28,20 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
-from .. import _library
+from .. import _library, cache
 from ..errors import Usage
-from ..plans import Plan, plan_text
+from ..plans import Plan
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
 from .graph_text import GraphText, write_graph
-from .measure import measure_all
 from .options import StepOptions, moving, refuse_unknown, refuse_wrong
+from .planning import measure_or_take, measured_key, plan_or_take
 from .trace import BACKWARD, place_of_stack
 from .transfers import begin_load, begin_store, end_copy
 from .units import Unit, one_by_one
 
-KNOWN = ("budget", "swap", "link", "effort", "time_limit_seconds", "progress")
+KNOWN = ("budget", "swap", "link", "effort", "time_limit_seconds", "progress", "cache")
+_seen_breaks: dict[str, int] = {}  # how often a graph broke, by its reason, when the last graph came
 last_plans: list[Plan] = []  # of the graphs that were compiled, the newest last; at most a few
 
 
@@ -314,10 +318,13 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
     tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
     units = one_by_one(program)
     boundary = _boundary(program, units, forward, tangents)
-    measured = measure_all(program, [unit for unit in units if unit.calls], {}, None)
+    keep = options.get("cache", True)
+    key = measured_key(write_graph(program, units, None, "joint graph"), units, "joint", boundary)
+    measured = measure_or_take(program, [unit for unit in units if unit.calls], key, keep)
     measured.insert(boundary, type(measured[0])(1e-6) if measured else None)
     graph = write_graph(program, units, measured, "joint graph")
-    plan = plan_text(graph.text, "joint graph", _planning(options), options.get("progress"))
+    asked = _planning(options)
+    plan = plan_or_take(graph, "joint graph", cache.key(key, asked), asked, options.get("progress"), keep)
     last_plans[:] = [*last_plans[-7:], plan]
     events, homes = _events(program, graph, plan)
     at = events.index((_library.COMPUTE, boundary))
@@ -364,19 +371,88 @@ def _halves(cut: _Cut, early: list[Event], later: list[Event], forward: int,
     return first, cut.finish(two, outputs[forward:], [], list(described[forward:]))
 
 
+def _is_symbolic(given: Any) -> bool:
+    if isinstance(given, torch.Tensor):
+        return any(isinstance(size, torch.SymInt) for size in (*given.shape, *given.stride()))
+    return isinstance(given, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _tell_of_breaks(limited: bool) -> None:
+    """Dynamo has recorded a break when it hands over the piece before it."""
+    now = dict(torch._dynamo.utils.counters["graph_break"])
+    new = [reason for reason, times in now.items() if times > _seen_breaks.get(reason, 0)]
+    _seen_breaks.clear()
+    _seen_breaks.update(now)
+    if new and limited:
+        reason = " ".join(min(new).split())
+        warnings.warn(f"lowtide: the graph breaks ({reason[:200]}), and each of its pieces is planned by itself within the whole "
+                      "budget, as if nothing of the others were alive; fullgraph=True refuses breaks and names their line",
+                      stacklevel=2)
+
+
+def _with_sizes(module: torch.fx.GraphModule, given: tuple) -> torch.fx.GraphModule:
+    """The graph with the numbers among its inputs written into it, and what is computed of them alone."""
+    graph = copy.deepcopy(module.graph)
+    known = {node: value for node, value in zip((n for n in graph.nodes if n.op == "placeholder"), given, strict=True)
+             if not isinstance(value, torch.Tensor)}
+    for node in list(graph.nodes):
+        if node not in known:
+            node.args, node.kwargs = torch.fx.node.map_aggregate(
+                (node.args, node.kwargs), lambda leaf: known.get(leaf, leaf) if isinstance(leaf, torch.fx.Node) else leaf)
+            if node.op == "call_method" and node.target == "item" and not node.all_input_nodes:
+                known[node] = node.args[0]
+            elif node.op == "call_function" and _is_symbolic(node.meta.get("example_value")) and not node.all_input_nodes:
+                known[node] = node.target(*node.args, **node.kwargs)
+    for node in reversed(list(known)):
+        graph.erase_node(node)
+    return torch.fx.GraphModule(module, graph)
+
+
+class _BySizes:
+    """A graph with symbolic sizes: a planned one for each set of sizes that comes."""
+
+    def __init__(self, module: torch.fx.GraphModule, make: Callable[..., Callable]) -> None:
+        self.module, self.make = module, make
+        self.made: dict[Any, Callable] = {}
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.lasting = ["_dynamo_static_input_type" in n.meta.get("tensor_dict", {}) for n in placeholders]  # the module's own
+
+        # Numbers that come as tensors (a norm's momentum): all that the graph does with them is to read them.
+        self.numbers = [bool(n.users) and all(u.op == "call_method" and u.target == "item" for u in n.users)
+                        for n in placeholders]
+
+    def __call__(self, *inputs: Any) -> Any:
+        given = tuple(g.item() if number and isinstance(g, torch.Tensor) else g
+                      for g, number in zip(inputs, self.numbers, strict=True))
+        key = tuple((g.shape, g.stride()) if isinstance(g, torch.Tensor) else g for g in given)
+        tensors = [g for g in given if isinstance(g, torch.Tensor)]
+        if key not in self.made:
+            lasting = [lasts for lasts, g in zip(self.lasting, given, strict=True) if isinstance(g, torch.Tensor)]
+            self.made[key] = self.make(_with_sizes(self.module, given), tensors,
+                                       [i for i, lasts in enumerate(lasting) if lasts])
+        return self.made[key](*tensors)
+
+
 def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options: dict[str, Any] | None = None,
             **_: Any) -> Callable:
-    """The backend. Options: budget (bytes, "2GiB", "60%"), swap ("host"), link ("12GiB/s"), effort, time_limit_seconds, progress."""
+    """The backend. Options: budget (bytes, "2GiB", "60%"), swap ("host"), link ("12GiB/s"), effort, time_limit_seconds, progress, cache."""
     asked = _options(options)
+    _tell_of_breaks(asked.get("budget") is not None)
 
-    def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
-              static_lifetime_input_indices: list[int] | None = None, **more: Any) -> Any:
-        symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
-        if any(isinstance(node.meta.get("val"), symbols) for node in joint.graph.nodes):
-            warnings.warn("lowtide: a graph with symbolic sizes is left to PyTorch's own partition; "
-                          "torch.compile(..., dynamic=False) plans each size", stacklevel=2)
-            return default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
-        return partition(joint, num_fwd_outputs, static_lifetime_input_indices or [], asked)
+    def made(graph: torch.fx.GraphModule, inputs: list[Any], lasting: list[int] | None = None) -> Callable:
+        def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
+                  static_lifetime_input_indices: list[int] | None = None, **more: Any) -> Any:
+            symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+            if any(isinstance(node.meta.get("val"), symbols) for node in joint.graph.nodes):
+                warnings.warn("lowtide: a graph whose sizes depend on the contents of tensors is left to PyTorch's own "
+                              "partition, without the budget", stacklevel=2)
+                return default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
+            fixed = static_lifetime_input_indices or [] if lasting is None else lasting
+            return partition(joint, num_fwd_outputs, fixed, asked)
 
-    return aot_autograd(fw_compiler=boxed, bw_compiler=boxed, inference_compiler=boxed, partition_fn=split,
-                        keep_inference_input_mutations=True)(module, example_inputs)
+        return aot_autograd(fw_compiler=boxed, bw_compiler=boxed, inference_compiler=boxed, partition_fn=split,
+                            keep_inference_input_mutations=True)(graph, inputs)
+
+    if any(map(_is_symbolic, example_inputs)):
+        return _BySizes(module, made)
+    return made(module, example_inputs)

@@ -9,14 +9,14 @@ The first rehearsal of each warms up caches and allocators and does not count.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
 from ..errors import Infeasible, Limit, Unsupported
 from ..plans import Plan
 from .native import native_step
-from .options import StepOptions
+from .options import StepKeywords, StepOptions
 from .step import Step, checked, plan_step_of
 
 _REHEARSALS = 2  # that count
@@ -49,14 +49,14 @@ def _faster(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
 
 
 def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
-                 **options: Any) -> Step:
+                 **options: Unpack[StepKeywords]) -> Step:
     """A planned training step (StepOptions says what the options are).
 
     Raises Usage, Unsupported (what cannot be captured, with the line of the user's code), Infeasible (a budget below
     what every schedule needs, with the op that sets it), Limit.
     """
     checked(loss_fn, optimizer, model)
-    asked = StepOptions.of(options)
+    asked = StepOptions.of(dict(options))
     make = {"torch": Step, "native": native_step, "auto": _faster}[asked.engine]
     return make(model, loss_fn, optimizer, sample_batch, asked)
 
@@ -65,7 +65,7 @@ def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
               **options: Any) -> Plan:
     """The plan alone. Model and optimizer are as before; "auto" gives that of the torch engine."""
     checked(loss_fn, optimizer, model)
-    asked = StepOptions.of(options)
+    asked = StepOptions.of(dict(options))
     had = {p for p, state in optimizer.state.items() if state}
     try:
         if asked.engine == "native":

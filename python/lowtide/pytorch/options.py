@@ -6,12 +6,32 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from ..amounts import amount_of, bytes_of, speed_of
 from ..errors import Usage
 
 MOST_SAID = 80  # characters of a wrong value in a message
+
+
+class StepKeywords(TypedDict, total=False):
+    """The fields of StepOptions, for type checkers: compile_step takes them by name."""
+
+    budget: int | str | None
+    clip_norm: float | None
+    clip_value: float | None
+    accumulate: int
+    data_parallel: bool
+    check_finite: bool | str
+    shapes: str
+    swap: str | None
+    link: float | str | None
+    split: int | str | None
+    engine: str
+    effort: float
+    time_limit_seconds: float | None
+    progress: bool | None
+    cache: bool
 
 
 @dataclass(frozen=True)

@@ -151,11 +151,47 @@ def _counted(captured: Captured, options: StepOptions) -> int:
 def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
     """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
     bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
-    lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in captured.units for c in u.calls]
+    measured = measured_key(bare, captured.units, signature(captured.updates.optimizer), memory is not None)
+    return measured, cache.key(measured, options.planning())
+
+
+def measured_key(bare: GraphText, units: list[Unit], *more: Any) -> str:
+    """Of what was measured of a graph: its ops with their constants, the versions and the machine."""
+    lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in units for c in u.calls]
     machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
                torch.backends.cpu.get_cpu_capability()]
-    measured = cache.key(bare.question(), lines, signature(captured.updates.optimizer), machine, memory is not None)
-    return measured, cache.key(measured, options.planning())
+    return cache.key(bare.question(), lines, machine, *more)
+
+
+def take_measured(program: Program, units: list[Unit], rows: list) -> list[Measured]:
+    """From the cache, as if it had been measured now."""
+    measured = _measured_of(rows)
+    keep_in_place(units, measured)
+    for unit, found in zip(units, measured, strict=True):
+        take_types(program, unit, found)
+    return measured
+
+
+def measure_or_take(program: Program, units: list[Unit], key: str, keep: bool) -> list[Measured]:
+    """By unit, from the cache if it has that."""
+    kept = cache.load_rows(key) if keep else None
+    if kept is not None and len(kept) == len(units):
+        return take_measured(program, units, kept)
+    measured = measure_all(program, units, {}, None)
+    if keep:
+        cache.store_rows(key, _rows(measured))
+    return measured
+
+
+def plan_or_take(graph: GraphText, title: str, key: str, options: dict[str, Any], progress: bool | None, keep: bool) -> Plan:
+    """The plan of a graph, from the cache if it has that."""
+    kept = cache.load(key) if keep else None
+    if kept is not None and kept[1].get("graph") == cache.key(graph.question()):
+        return kept[0]
+    plan = plan_text(graph.text, title, options, progress)
+    if keep and not plan.cut_short:
+        cache.store(key, plan, {"graph": cache.key(graph.question())})
+    return plan
 
 
 def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool, parallel: bool,
@@ -168,11 +204,7 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         kept = ranks.from_first(kept)
     if kept is not None and len(kept) == 2 and len(kept[1]) == len(units):
         convolutions.take(program, units, kept[0])
-        measured = _measured_of(kept[1])
-        keep_in_place(units, measured)
-        for unit, found in zip(units, measured, strict=True):
-            take_types(program, unit, found)
-        return measured
+        return take_measured(program, units, kept[1])
     chosen = convolutions.choose(program, units, memory)
     if parallel:
         chosen = ranks.from_first(chosen)
@@ -189,24 +221,18 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
 def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[str, Measured] | None = None) -> Planned:
     """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
     memory = allocator()
-    measured_key, key = _keys(captured, title, options, memory)
+    of_measured, key = _keys(captured, title, options, memory)
     if options.data_parallel:
         ranks.same_graph(key)
-    measured = _measured(captured, measured_key, memory, options.cache, options.data_parallel,
+    measured = _measured(captured, of_measured, memory, options.cache, options.data_parallel,
                          {} if known is None else known)
     graph = write_graph(captured.program, captured.units, measured, title, _counted(captured, options))
 
     def make() -> Plan:
-        kept = cache.load(key) if options.cache else None
-        if kept is not None and kept[1].get("graph") == cache.key(graph.question()):
-            return kept[0]
         try:
-            plan = plan_text(graph.text, title, options.planning(), options.progress)
+            return plan_or_take(graph, title, key, options.planning(), options.progress, options.cache)
         except (Infeasible, Limit) as problem:
             raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
-        if options.cache and not plan.cut_short:
-            cache.store(key, plan, {"graph": cache.key(graph.question())})
-        return plan
 
     return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured,
                    kept_bytes(captured.program, captured.units))
