@@ -7,7 +7,8 @@ Predicted by the roofline of an H100, f32, SGD without momentum; nothing runs. T
 
     by layer     per-layer checkpointing as people write it: `lowtide remat --method chen` on the step as it is, attention and loss whole,
                  the best number of layers to a segment, updates as early as they can be
-    in blocks    attention in blocks of --rows queries and the loss in as many parts, without transfers and with them
+    in blocks    attention in blocks of --rows queries and the loss in as many parts, without transfers and with them; keys of a block are
+                 cut from all keys (`--rewrite direct-slices`)
 
 The longest sequence by layer is found by bisection, in steps of 64 tokens. In blocks that length and the least multiple of --rows that is
 5.5 times as long are planned, or --lengths; the longest in blocks is the longest of these that was found, and no more than that.
@@ -69,7 +70,7 @@ class Step:
 
     def in_blocks(self, *flags) -> dict | None:
         blocks = max(2, -(-self.length // self.arguments.rows))
-        return self.planned("--query-blocks", blocks, "--split", f"1,{self.last_norm()}:{blocks}", "--budget", self.arguments.memory, "--effort",
+        return self.planned("--query-blocks", blocks, "--rewrite", "direct-slices", "--split", f"1,{self.last_norm()}:{blocks}", "--budget", self.arguments.memory, "--effort",
                             self.arguments.effort, *flags)
 
     def last_norm(self) -> str:

@@ -78,7 +78,6 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   context.alignment_bytes = options.device.alignment_bytes;
   context.in_parts = !options.split.whole();
   context.query_blocks = options.query_blocks;
-  context.training = options.training.has_value();
   context.seconds = [&estimator](const plan::OpDesc& op) -> Result<double> {
     LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
     return estimate.seconds;
@@ -124,7 +123,7 @@ Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,
     OptimizeOptions with = options;
     with.rewrites.with.emplace_back(one.name);
     const bool is_open = !rewrite::is_chosen(one, options.rewrites) && !one.in_parts &&
-                         !one.in_blocks && !one.in_training_blocks && rewrite::check(with.rewrites);
+                         !one.in_blocks && rewrite::check(with.rewrites);
     if (!is_open) continue;
     std::vector<RewriteWorth> worth;
     LT_ASSIGN(const ir::Graph step, rewritten_step(forward, with, worth));

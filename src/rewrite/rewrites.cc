@@ -108,11 +108,10 @@ constexpr Rewrite kRewrites[] = {
                "of causal attention less time; sums may round otherwise",
      .run = query_blocks},
     {.name = "direct-slices",
-     .in_training_blocks = true,
      .on_step = true,
-     .effect = "slices of slices are cut from the whole, so that each can be made again by itself; "
-               "runs by default with --query-blocks in training; the same bits and time, less "
-               "memory where ops run again, otherwise maybe more",
+     .effect =
+         "slices of slices are cut from the whole, so that each can be made again by itself; the "
+         "same bits and time, less memory where ops run again, otherwise maybe more",
      .run = direct_slices},
     {.name = "common-ops",
      .by_default = true,
@@ -201,9 +200,7 @@ Status check(const RewriteChoice& choice) {
 bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, const RewriteContext& context) {
   if (names(choice.without, rewrite.name)) return false;
   return rewrite.by_default || (rewrite.in_parts && context.in_parts) ||
-         (rewrite.in_blocks && context.query_blocks > 1) ||
-         (rewrite.in_training_blocks && context.query_blocks > 1 && context.training) ||
-         names(choice.with, rewrite.name);
+         (rewrite.in_blocks && context.query_blocks > 1) || names(choice.with, rewrite.name);
 }
 
 }  // namespace lowtide::rewrite

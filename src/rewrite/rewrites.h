@@ -23,7 +23,6 @@ struct RewriteContext {
   int64_t alignment_bytes = 1;
   bool in_parts = false;     // whether the step is one in parts
   int64_t query_blocks = 1;  // of each attention
-  bool training = false;     // whether the step is one of training
   // Predicted, of one run of an op.
   std::function<Result<double>(const plan::OpDesc&)> seconds = {};
 };
@@ -40,12 +39,11 @@ enum class RewriteStage : uint8_t { kForward, kStep };
 struct Rewrite {
   std::string_view name;
   bool by_default = false;
-  bool in_parts = false;            // runs by default where the step's largest axis class is cut
-  bool in_blocks = false;           // runs by default where attention is wanted in blocks
-  bool in_training_blocks = false;  // likewise, in training
-  bool on_forward = false;          // runs before there are gradients
-  bool on_step = false;             // runs on the whole step
-  std::string_view effect;          // for people
+  bool in_parts = false;    // runs by default where the step's largest axis class is cut
+  bool in_blocks = false;   // runs by default where attention is wanted in blocks
+  bool on_forward = false;  // runs before there are gradients
+  bool on_step = false;     // runs on the whole step
+  std::string_view effect;  // for people
   Result<RewriteResult> (*run)(const ir::Graph& graph, const RewriteContext& context) = nullptr;
 };
 

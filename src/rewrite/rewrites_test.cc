@@ -53,17 +53,6 @@ TEST(Rewrites, AreChosenByName) {
   }
 }
 
-TEST(Rewrites, SlicesAreCutFromTheWholeInBlocksOfTrainingOnly) {
-  const auto direct = std::find_if(rewrites().begin(), rewrites().end(),
-                                   [](const Rewrite& r) { return r.name == "direct-slices"; });
-  ASSERT_NE(direct, rewrites().end());
-  EXPECT_TRUE(is_chosen(*direct, {}, {.query_blocks = 2, .training = true}));
-  EXPECT_FALSE(is_chosen(*direct, {}, {.query_blocks = 2}));
-  EXPECT_FALSE(is_chosen(*direct, {}, {.training = true}));
-  EXPECT_FALSE(
-      is_chosen(*direct, {.without = {"direct-slices"}}, {.query_blocks = 2, .training = true}));
-}
-
 TEST(Rewrites, UnknownNamesAreRefused) {
   const Status with = check({.with = {"commmon-ops"}});
   ASSERT_FALSE(with.has_value());
