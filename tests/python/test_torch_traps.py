@@ -145,6 +145,14 @@ def test_views_of_constants_lie_in_the_constants():
     check(lambda m, x: (x @ m.weight @ matrix.t() + row[None]) * row.expand(4, 4) + matrix[1:3].sum())
 
 
+def test_a_constant_that_the_forward_pass_makes_is_copied_in_the_plan():
+    def forward(m, x):
+        rows = torch.tensor([0, 1, 1, 2])
+        return torch.zeros(4, 4).index_put((rows,), x @ m.weight, accumulate=True) * rows[None].expand(4, 4)
+
+    check(forward)
+
+
 def test_constants_of_one_shape_are_several():
     """A module that loss_fn closes over, as the teacher of a distillation: its tensors are constants."""
     torch.manual_seed(0)

@@ -369,6 +369,8 @@ class _Reader:
                               "depends on the contents of another")
         aliases = [self.by_key.get(v.untyped_storage()._cdata) if isinstance(v, torch.Tensor) else None
                    for v in values]
+        if node.target is aten.lift_fresh_copy.default:  # of torch.tensor([..]): noted in the constant's memory, yet a copy
+            aliases = [None]
         there = [a is not None for v, a in zip(values, aliases, strict=True) if isinstance(v, torch.Tensor)]
         call.view = bool(there) and all(there) and not call.writes
         if any(there) and not call.writes and not all(there):
