@@ -105,6 +105,7 @@ Result<std::vector<Candidate>> without_estimates(const ir::Graph& step) {
 // Numbers beside the best one, as long as that gets better: where a budget is tight, estimates take
 // one for impossible that a longer search fits. One level only.
 template <class TrySome>
+// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
   while (trials.best && !trials.best->cut_short) {
     const fission::Labels labels = trials.of_best.labels;
@@ -122,6 +123,7 @@ Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
 // What the label search finds, best first, until one is good enough. The limit of time in `options`
 // counts from here, in try_blocks too.
 template <class TrySome>
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
                       const TrySome& try_some, Trials& trials) {
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
@@ -150,6 +152,7 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
 // Attention in blocks of queries, where nobody has said how many: whole, and in the parts that are
 // best then.
 template <class TrySome>
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_blocks(const ir::Graph& forward, const OptimizeOptions& options, const TrySome& try_some,
                   const Trials& trials) {
   if (options.query_blocks > 1 || trials.is_within(options.most_seconds)) return {};
@@ -265,6 +268,7 @@ Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& option
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, const Candidate& whole,
                   Clock::time_point start, Trials& trials) {
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
     return try_all(forward, options, some, share, start, trials);
   };
@@ -374,6 +378,7 @@ class PartsAndTransfers {
     return trials.best && (!best_ || trials.seconds() < seconds() * (1 + kSplit.near));
   }
 
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status try_moving(std::span<const Candidate> some, Trials& trials) const {
     return try_all(forward_, whole_, some, kSplit.trial_share, start_, trials);
   }

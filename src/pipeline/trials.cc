@@ -56,6 +56,7 @@ std::vector<Result<Optimized>> try_at_once(const ir::Graph& forward, const Optim
                                            Clock::time_point start, const Trials& trials) {
   const int threads = options.schedule.remat.threads;
   const bool in_parallel = threads > 1 && batch.size() > 1;
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
   const auto run = [&](size_t k) {
     OptimizeOptions trial = after(trial_of(options, *batch[k], share), seconds_since(start));
     if (in_parallel)
