@@ -235,7 +235,8 @@ TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
   EXPECT_EQ(recompute, 3);
 }
 
-// Where only many even parts fit, they are found, however few states the search may look at.
+// Where only many even parts fit, or fewer do in less time than recompute of the whole (60 %), they
+// are found, however few states the search may look at.
 TEST(Split, EvenPartsAreFoundHoweverFewStatesThereAre) {
   pipeline::OptimizeOptions options = options_by_roofline();
   constexpr int64_t kRows = 512, kWidth = 16;
@@ -247,7 +248,7 @@ TEST(Split, EvenPartsAreFoundHoweverFewStatesThereAre) {
   net.result(x);
   const ir::Graph step = autodiff::make_training_graph(net.graph(), *options.training).value();
   const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
-  for (const int64_t percent : {30, 20}) {
+  for (const int64_t percent : {60, 30, 20}) {
     options.budget_bytes = peak * percent / 100;
     const auto candidates = pipeline::label_candidates(step, options, {.most_states = 1});
     ASSERT_TRUE(candidates.has_value()) << candidates.error().message;
@@ -255,7 +256,7 @@ TEST(Split, EvenPartsAreFoundHoweverFewStatesThereAre) {
     std::printf("%d %%: %s, %d bytes\n", static_cast<int>(percent),
                 fission::print(best.labels).c_str(), static_cast<int>(best.peak_bytes));
     EXPECT_TRUE(best.fits && best.labels.nests.empty());
-    EXPECT_GE(best.labels.parts, 3);
+    EXPECT_GE(best.labels.parts, percent == 60 ? 2 : 3);
     EXPECT_LE(best.peak_bytes, *options.budget_bytes);
   }
 }

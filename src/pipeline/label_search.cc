@@ -104,9 +104,8 @@ class Search {
     LT_RETURN_IF_ERROR(look_at({}, given_));
     bool has_looked_at_even = false;
     for (int late = 0; late < tuning_.late_searches && !is_done();) {
-      const bool finds_nothing = searches_without_ >= tuning_.searches_without && !best_;
-      if ((finds_nothing || open_.empty()) && !std::exchange(has_looked_at_even, true) && !best_)
-        LT_RETURN_IF_ERROR(look_at_even());
+      const bool has_tried = open_.empty() || searches_without_ >= tuning_.searches_without;
+      if (has_tried && !std::exchange(has_looked_at_even, true)) LT_RETURN_IF_ERROR(look_at_even());
       if (open_.empty()) break;
       const size_t at = open_.top().second;
       open_.pop();
@@ -333,10 +332,10 @@ class Search {
     open_.push({key_of(made), at});
   }
 
-  // Where the first searches found nothing: even parts, twice as many each time and half as many
-  // more, by their bounds until one fits. From neighbour to neighbour the search may not come to
-  // it: levels within few parts can have lower bounds than more parts, and there are more of them
-  // than states.
+  // Behind the first searches: even parts, twice as many each time and half as many more, by their
+  // bounds until one fits. From neighbour to neighbour the search may not come to it: levels within
+  // few parts can have lower bounds than more parts, and there are more of them than states.
+  // Numbers that it has come to are open, and searched in their turn.
   Status look_at_even() {
     std::vector<State> even;
     const int64_t most = most_parts();
@@ -344,8 +343,9 @@ class Search {
     for (int64_t parts = 2; parts <= most; parts *= 2)
       numbers.insert({parts, std::min(most, parts * 3 / 2)});
     for (const int64_t parts : numbers) {
-      if (parts < 2 || is_done()) continue;
-      LT_ASSIGN(std::optional<State> made, judged({.parts = parts}, given_));
+      const Labels labels = {.parts = parts};
+      if (parts < 2 || seen_.contains(fission::print(labels)) || is_done()) continue;
+      LT_ASSIGN(std::optional<State> made, judged(labels, given_));
       if (made) even.push_back(*std::move(made));
     }
     std::stable_sort(even.begin(), even.end(),
