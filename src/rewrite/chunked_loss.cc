@@ -20,9 +20,7 @@ using ir::OpId;
 using ir::ValueId;
 
 int64_t elements_of(const ir::Graph& graph, ValueId value) {
-  int64_t count = 1;
-  for (const auto& dim : graph.value(value).dims) count *= dim.constant().value_or(0);
-  return count;
+  return ir::element_count(graph.value(value)).constant().value_or(0);
 }
 
 // What is cut together, along which axes, in how many chunks.

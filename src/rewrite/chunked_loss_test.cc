@@ -50,13 +50,10 @@ struct Head : GraphWriter {
 
 int64_t largest_of(const ir::Graph& graph, std::string_view kind) {
   int64_t most = 0;
-  for (const ir::OpId id : graph.ops()) {
-    if (graph.op(id).kind != kind) continue;
-    int64_t elements = 1;
-    for (const auto& dim : graph.value(graph.op(id).outputs[0]).dims)
-      elements *= dim.constant().value();
-    most = std::max(most, elements);
-  }
+  for (const ir::OpId id : graph.ops())
+    if (graph.op(id).kind == kind)
+      most = std::max(most,
+                      ir::element_count(graph.value(graph.op(id).outputs[0])).constant().value());
   return most;
 }
 

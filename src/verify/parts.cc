@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -17,13 +16,13 @@
 #include "verify/beside.h"
 #include "verify/composition.h"
 #include "verify/facts.h"
+#include "verify/part_name.h"
 #include "verify/parts_floor.h"
 #include "verify/whole_step.h"
 
 namespace lowtide::verify {
 namespace {
 
-constexpr std::string_view kPart = "/part";
 constexpr size_t kMostPartFindings = 200;
 
 double real(const ir::Attrs& attrs, std::string_view key) {
@@ -77,14 +76,9 @@ class Parts {
       const plan::PlanOp& op = plan_.ops[o];
       const auto as_it_was = whole_.find(op.name, op.kind);
       if (as_it_was) match_[o] = Match{*as_it_was};
-      const size_t end = op.name.rfind(kPart);
-      if (as_it_was || end == std::string::npos) continue;
-      size_t k = 0;
-      const char *first = op.name.data() + end + kPart.size(),
-                 *last = op.name.data() + op.name.size();
-      const auto parsed = std::from_chars(first, last, k);
-      const auto base = whole_.find(std::string_view(op.name).substr(0, end), op.kind);
-      if (base && parsed.ec == std::errc() && parsed.ptr == last) parts[*base][k] = o;
+      const auto part = part_name(op.name);
+      if (as_it_was || !part) continue;
+      if (const auto base = whole_.find(part->op, op.kind)) parts[*base][part->part] = o;
     }
     for (const auto& [op, of_op] : parts) match_parts(op, of_op);
   }

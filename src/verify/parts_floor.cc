@@ -10,11 +10,10 @@
 #include "base/dtype.h"
 #include "ops/destinations.h"
 #include "ops/op_table.h"
+#include "verify/part_name.h"
 
 namespace lowtide::verify {
 namespace {
-
-constexpr std::string_view kPartSuffix = "/part";
 
 // What an op, or one of its parts, says of the claim.
 struct Maker {
@@ -88,13 +87,6 @@ std::string wrong_claim(const plan::PartsFloor& claimed, const Maker& op) {
   return why.empty() ? wrong_bytes(claimed, op.bytes) : why;
 }
 
-bool is_part_of(std::string_view name, std::string_view op) {
-  if (!name.starts_with(op)) return false;
-  name.remove_prefix(op.size());
-  return name.size() > kPartSuffix.size() && name.starts_with(kPartSuffix) &&
-         name.find_first_not_of("0123456789", kPartSuffix.size()) == std::string_view::npos;
-}
-
 // The parts of one op are no more than it can run in, unless they are shares of a sum, all but one
 // of which add into others. They have no longer axes than it, and make together at least what it
 // makes.
@@ -131,7 +123,8 @@ PartsFloorVerdict check_parts_floor(const Precedence& precedence) {
   std::vector<Maker> parts;
   for (const PlanOpId id : plan.ops.ids()) {
     const bool is_whole = plan.ops[id].name == claimed.op;
-    if (!is_whole && !is_part_of(plan.ops[id].name, claimed.op)) continue;
+    const auto part = part_name(plan.ops[id].name);
+    if (!is_whole && !(part && part->op == claimed.op)) continue;
     const std::optional<Maker> maker = maker_of(facts, id);
     if (maker && is_whole) return {wrong_claim(claimed, *maker), {}};
     if (maker) parts.push_back(*maker);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/op_table.h"
+#include "support/graph_writer.h"
 #include "verify/testing/definition.h"
 #include "verify/testing/example_plans.h"
 #include "verify/verify.h"
@@ -20,28 +20,16 @@ using plan::PartsFloor;
 using plan::Plan;
 
 // Results of products and a convolution of what is given.
-struct Net {
-  ir::Graph graph;
-
-  ir::ValueId given(ir::Dims dims) {
-    ir::Value value;
-    value.name = "x" + std::to_string(graph.value_count());
-    value.dims = std::move(dims);
-    value.category = Category::kInput;
-    return graph.add_value(std::move(value));
-  }
+struct Net : GraphWriter {
+  ir::ValueId given(ir::Dims dims) { return GraphWriter::given("x", std::move(dims)); }
   ir::ValueId op(std::string name, std::string_view kind, std::vector<ir::ValueId> inputs,
                  ir::Attrs attrs = {}) {
-    ops::AppendOptions options;
-    options.name = std::move(name);
-    const auto made = ops::append(graph, kind, std::move(inputs), std::move(attrs), options);
-    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
-    return graph.op(*made).outputs[0];
+    return GraphWriter::op(kind, std::move(inputs), std::move(attrs), std::move(name));
   }
-  Plan plan(ir::ValueId result) {
-    graph.set_output(result, true);
+  Plan plan(ir::ValueId end) {
+    result(end);
     Rng rng(1);
-    return lower(graph, rng, {.certificate = false, .plain = true});
+    return lower(graph(), rng, {.certificate = false, .plain = true});
   }
 };
 
@@ -135,17 +123,17 @@ TEST(PartsFloor, OfTheStepInOnePartIsRecomputed) {
   const ir::ValueId made =
       net.op("conv", "Conv", {image, filters},
              {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}, {"group", int64_t{2}}});
-  net.graph.set_output(net.op("end", "Relu", {made}), true);
+  net.result(net.op("end", "Relu", {made}));
   // 8 channels in 2 groups: 9 rows are more.
   const int64_t bytes = 2 * 8 * 9 * 9 * 4;
-  EXPECT_EQ(wrong_parts_floor({0, "conv", 9, bytes / 9}, net.graph), "");
+  EXPECT_EQ(wrong_parts_floor({0, "conv", 9, bytes / 9}, net.graph()), "");
   EXPECT_EQ(
-      wrong_parts_floor({0, "conv", 8, bytes / 8}, net.graph),
+      wrong_parts_floor({0, "conv", 8, bytes / 8}, net.graph()),
       "in any parts: op 'conv' is claimed to run in at most 8, the op table lets it run in 9");
-  EXPECT_EQ(wrong_parts_floor({0, "conv", 9, bytes / 9 + 1}, net.graph),
+  EXPECT_EQ(wrong_parts_floor({0, "conv", 9, bytes / 9 + 1}, net.graph()),
             "in any parts: op 'conv' in 9 is claimed to make 577 bytes each, its result of 5184 "
             "bytes makes 576");
-  EXPECT_EQ(wrong_parts_floor({0, "none", 9, 8}, net.graph),
+  EXPECT_EQ(wrong_parts_floor({0, "none", 9, 8}, net.graph()),
             "in any parts: the step in one part has no op 'none'");
 }
 

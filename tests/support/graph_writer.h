@@ -24,9 +24,12 @@ class GraphWriter {
     if (category != Category::kInput) value.initial.kind = ir::InitialValue::Kind::kSeeded;
     return graph_.add_value(std::move(value));
   }
-  // The op's first output.
-  ir::ValueId op(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
-    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs));
+  // The op's first output. Without a name it is called like its kind.
+  ir::ValueId op(std::string_view kind, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {},
+                 std::string name = {}) {
+    ops::AppendOptions options;
+    options.name = std::move(name);
+    const auto made = ops::append(graph_, kind, std::move(inputs), std::move(attrs), options);
     EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
     return made ? graph_.op(*made).outputs[0] : ir::ValueId(0);
   }

@@ -112,6 +112,7 @@ def labels_of(split: Any) -> str | None:
 
 _Check = tuple[Callable[[Any], bool], str]  # whether a value is right; what is said of one that is not
 
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 

@@ -288,13 +288,11 @@ def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
             least = made[-1].plan.arena_bytes
         return made
 
-    kinds: list[list[Planned]] = []
-    if not fits(whole):
-        kinds.append(more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False))
-    if options.budget is not None and not any(fits(made) for made in [whole, *sum(kinds, [])]):
-        # parts of samples take more time
+    of_values = [] if fits(whole) else more_parts(lambda count: as_units(captured.trace, captured.updates, count), ends=False)
+    free, kinds = [whole, *of_values], [of_values]
+    if options.budget is not None and not fits(free[-1]):  # parts of samples take more time
         kinds.append(more_parts(lambda count: by_samples(captured.trace, captured.updates, str(count)), ends=True))
-    free = [whole, *sum(kinds, [])]
+        free += kinds[-1]
     if options.budget is None:
         return min(free, key=lambda planned: planned.plan.arena_bytes)
     if fits(free[-1]):
