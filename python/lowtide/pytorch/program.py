@@ -20,7 +20,7 @@ from .. import _library
 from ..errors import Internal
 from ..plans import Plan, PlannedStep
 from . import ranks  # noqa: F401: lowtide::average
-from .calls import MADE, Program
+from .calls import MADE, UNCOUNTED_WRITES, Program
 from .code import Source
 from .graph_text import GraphText
 from .measure import Allocation, Measured, results
@@ -129,7 +129,8 @@ class _Generator:
         allocations = found.taken if taken is not None else found.again if again else found.first
         self.parts.append(self.allocations(allocations, unit, self.places.offset(step.workspace_address)))
         self.source.unit(unit, again, taken)
-        for storage in (self.program.tensors[t].storage for call in unit.calls for t in call.writes):
+        counted = (call for call in unit.calls if getattr(call.target, "overloadpacket", None) not in UNCOUNTED_WRITES)
+        for storage in (self.program.tensors[t].storage for call in counted for t in call.writes):
             if storage not in self.transfers.homes:  # else it is the copy in the arena that is written
                 self.note_write(storage)
         if not again:
