@@ -35,6 +35,7 @@ aten = torch.ops.aten
 # Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
 HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
                  aten.miopen_batch_norm: ((3, 4), 5)}
+UNCOUNTED_WRITES = {aten._native_batch_norm_legit, aten._batch_norm_with_update}  # declared, but no version grows by them
 # What holds for a plan's shapes and types anyway.
 STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
           "aten::sym_constrain_range_for_size"}

@@ -27,8 +27,9 @@ from .graph_text import GraphText, write_graph
 from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
-from .optimizers import Updates, signature
+from .optimizers import Updates
 from .options import StepOptions
+from .own_step import signature, updates_of
 from .trace import Model, Options, Trace, trace_step
 from .units import Unit, add_updates, make_units
 
@@ -73,7 +74,7 @@ def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
             if tensor.device != tensors.device.device:
                 raise Unsupported(f"{kind} '{name}' is on {tensor.device}, parameter '{first}' on {tensors.device.device}; "
                                   "a step runs on one device")
-    return tensors, Updates(optimizer, tensors.parameters)
+    return tensors, updates_of(optimizer, tensors.parameters)
 
 
 def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
@@ -217,7 +218,8 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
     if parallel:
         chosen = ranks.from_first(chosen)
     convolutions.take(program, units, chosen)
-    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
+    updates, said = captured.updates, signature(captured.updates.optimizer)
+    kinds = {unit.number: (updates.kind(unit.what), said) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
         measured = _measured_of(ranks.from_first(_rows(measured)))

@@ -36,8 +36,8 @@ from .calls import MADE, PARAMETER
 from .devices import Cpu, Cuda
 from .frozen import Held
 from .kept import written_buffers
-from .optimizers import signature
 from .options import StepOptions
+from .own_step import signature
 from .planning import Planned, best_plan
 from .program import Executable, generate
 from .trace import Model
@@ -315,7 +315,8 @@ class Step:
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
         try:
-            outputs = self._in_arena(ready, given)
+            with ready.planned.captured.updates.running(ready.code.aside):
+                outputs = self._in_arena(ready, given)
         except BaseException as problem:
             self._tell_ranks(problem, ready)
             self._explain(problem, ready, buffers, state)
