@@ -204,7 +204,7 @@ class Planner:
 
     def fill_rows(self, groups: list[str], ratios: list[float]) -> None:
         for row in ROWS:
-            if row.group in groups:
+            if row.group in groups or row.name in groups:
                 for ratio in ratios:
                     self.cell(row, ratio)
 
