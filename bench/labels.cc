@@ -2,15 +2,17 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--effort 1] [--levels 8] [--stages] [--mutations]
+//                [--effort 1] [--levels 8] [--stages] [--mutations] [--kinds]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
-// ranking of those that fit. --levels: how many levels of regions are candidates. --stages: beside
-// the whole search one without retention searches; the difference is what they take. --mutations:
-// what is found without each of the mutations that lead from a state to the next. Nothing is
-// asserted here: the machine decides the speed.
+// ranking of those that fit; behind each stands what its ops take once, as estimated and as
+// planned: what is left of the difference are reruns. --kinds says which kinds of ops that
+// difference is of. --levels: how many levels of regions are candidates. --stages: beside the whole
+// search one without retention searches; the difference is what they take. --mutations: what is
+// found without each of the mutations that lead from a state to the next. Nothing is asserted here:
+// the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
 
@@ -19,6 +21,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -26,6 +29,9 @@
 
 #include "autodiff/training.h"
 #include "cost/device.h"
+#include "cost/estimate.h"
+#include "fission/classes.h"
+#include "fission/part_seconds.h"
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
@@ -81,7 +87,7 @@ struct Flags {
   size_t plans = 12;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
-  bool stages = false, mutations = false;
+  bool stages = false, mutations = false, kinds = false;
 };
 
 // Without a model: two of models/, with their vocabularies.
@@ -97,6 +103,7 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--levels", flags.levels, "of regions that are candidates");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
   app.add_flag("--mutations", flags.mutations, "what is found without each mutation");
+  app.add_flag("--kinds", flags.kinds, "of which kinds of ops estimates and plans differ");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {
@@ -177,6 +184,49 @@ void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& opt
   }
 }
 
+// Seconds by kind of op, each op once: as the estimate prices parts, and as the plan has them.
+struct Kind {
+  double estimated = 0, planned = 0;
+};
+using Kinds = std::map<std::string, Kind>;
+
+Kinds kinds_of(const ir::Graph& step, const fission::Labels& labels, const plan::Plan& plan,
+               const cost::DeviceProfile& device) {
+  const auto classes = value_or_exit(fission::axis_classes(step));
+  const auto levels = value_or_exit(fission::levels_of(step, classes.front(), labels));
+  const fission::Cuts cuts = fission::cuts_of(step, classes.front(), levels);
+  const cost::Estimator estimator(device);
+  const auto price = [&](const plan::OpDesc& op) -> Result<double> {
+    return value_or_exit(estimator.estimate(op)).seconds;
+  };
+  auto seconds = value_or_exit(fission::PartSeconds::make(step, price));
+  Kinds kinds;
+  for (const ir::OpId id : step.ops()) {
+    const fission::Cut* cut = cuts[id] ? &*cuts[id] : nullptr;
+    kinds[step.op(id).kind].estimated += value_or_exit(seconds.of(id, cut));
+  }
+  for (const plan::PlanOp& op : plan.ops) kinds[op.kind].planned += op.predicted_seconds;
+  return kinds;
+}
+
+void print_kinds(const Kinds& kinds) {
+  constexpr double kLeast = 5e-6;  // of a difference
+  for (const auto& [name, kind] : kinds)
+    if (std::abs(kind.planned - kind.estimated) >= kLeast)
+      fmt::print("      {:<20} {:.4f} ms estimated, {:.4f} ms planned\n", name,
+                 1e3 * kind.estimated, 1e3 * kind.planned);
+}
+
+// What the ops take once, and what is run again.
+void print_once(const Kinds& kinds, double estimated_seconds, double planned_seconds) {
+  Kind once;
+  for (const auto& [name, kind] : kinds)
+    once.estimated += kind.estimated, once.planned += kind.planned;
+  fmt::print("    each op once {:.4f} ms estimated, {:.4f} planned; reruns {:.4f}, {:.4f}\n",
+             1e3 * once.estimated, 1e3 * once.planned, 1e3 * (estimated_seconds - once.estimated),
+             1e3 * (planned_seconds - once.planned));
+}
+
 void measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
   pipeline::OptimizeOptions options = options_of(flags);
@@ -223,6 +273,9 @@ void measure(const Flags& flags) {
     planned.push_back(plan->plan.claims.predicted_seconds);
     fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}\n", 1e3 * estimated.back(),
                1e3 * planned.back(), fission::print(candidate.labels));
+    const Kinds kinds = kinds_of(step, candidate.labels, plan->plan, options.device);
+    print_once(kinds, estimated.back(), planned.back());
+    if (flags.kinds) print_kinds(kinds);
   }
   if (estimated.size() > 2)
     fmt::print("rank correlation of {} plans: {:.3f}\n", estimated.size(),
