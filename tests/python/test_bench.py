@@ -451,9 +451,8 @@ def test_what_is_switched_off_stands_beside_all(tmp_path):
     slower = {**GOOD_STEP, "predicted_step_seconds": 1.25}
     names = {"says": "lowtide: there is no '?' (known: swap, lift)"}
     answer = {**GOOD_STEP, "with": {"--no-mutation": slower, "?": names}}
-    program_answers = {"plan": (0, answer)}
-    arguments = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "rewrites")
-    result = bench(tmp_path, "levers", program_answers, *arguments)
+    asked = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "rewrites")
+    result = bench(tmp_path, "levers", {"plan": (0, answer)}, *asked, with_data=False)
     assert result.returncode == 0, result.stdout + result.stderr
     split = [re.split("  +", line) for line in result.stdout.splitlines()]
     rows = {cells[0]: cells[1] for cells in split if len(cells) == 2}
@@ -461,7 +460,7 @@ def test_what_is_switched_off_stands_beside_all(tmp_path):
     assert rows["--no-rewrite swap"] == rows["--no-pieces"] == "0"
     assert rows["auto"] == "10.00 % (1)"
     too_large = {**answer, "arena_bytes": 101}
-    broken = bench(tmp_path, "levers", {"plan": (0, too_large)}, *arguments)
+    broken = bench(tmp_path, "levers", {"plan": (0, too_large)}, *asked, with_data=False)
     assert broken.returncode == 1 and "the budget has 100" in broken.stdout
 
 
