@@ -23,6 +23,7 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,7 +98,8 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("model", flags.model, "ONNX file; default: GPT-2 and BERT of models/");
   app.add_option("--loss", flags.loss)->check(CLI::IsMember({"mse", "cross-entropy"}));
   app.add_option("--dim", flags.dims);
-  app.add_option("--ratio", flags.ratio, "the budget, as a share of the peak in the given order");
+  app.add_option("--ratio", flags.ratio,
+                 "the budget, as a share of the peak in the given order, nothing in place");
   app.add_option("--plans", flags.plans);
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
@@ -227,39 +229,14 @@ void print_once(const Kinds& kinds, double estimated_seconds, double planned_sec
              1e3 * (planned_seconds - once.planned));
 }
 
-void measure(const Flags& flags) {
-  const ir::Graph forward = forward_of(flags);
-  pipeline::OptimizeOptions options = options_of(flags);
-  const ir::Graph step = value_or_exit(autodiff::make_training_graph(forward, *options.training));
-  const auto peak = pipeline::peak_as_given(step, options.device.alignment_bytes);
-  options.budget_bytes =
-      static_cast<int64_t>(flags.ratio * static_cast<double>(value_or_exit(peak)));
-  fmt::print("{} within {} of its memory: ", flags.model, flags.ratio);
-  const double begin = cpu_seconds();
-  pipeline::LabelSearchTuning tuning;
-  tuning.levels = flags.levels;
-  const auto candidates = value_or_exit(pipeline::label_candidates(step, options, tuning));
-  const double seconds = cpu_seconds() - begin;
-  const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
-  const auto fitting =
-      static_cast<size_t>(std::count_if(candidates.begin(), candidates.end(), fits));
-  fmt::print("{} states in {:.2f} s: {:.0f} a second; {} fit", candidates.size(), seconds,
-             static_cast<double>(candidates.size()) / seconds, fitting);
-  if (fitting > 0)
-    fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds,
-               fission::print(candidates[0].labels));
-  fmt::print("\n");
-  if (flags.stages) print_stages(step, options, tuning);
-  if (flags.mutations) print_mutations(step, options, tuning);
-  if (flags.plans == 0) return;
-  auto once = options;
-  once.budget_bytes.reset();
-  fmt::print("  each op once {:.4f} ms\n",
-             1e3 * value_or_exit(pipeline::optimize(forward, once)).plan.claims.predicted_seconds);
+// Plans of some of the states that fit, beside what was said of them.
+void plan_some(const Flags& flags, const ir::Graph& forward, const ir::Graph& step,
+               const pipeline::OptimizeOptions& options,
+               std::span<const pipeline::Candidate> fitting) {
   std::vector<double> estimated, planned;
-  const size_t plans = std::min(flags.plans, fitting);
+  const size_t plans = std::min(flags.plans, fitting.size());
   for (size_t k = 0; k < plans; ++k) {
-    const pipeline::Candidate& candidate = candidates[k * fitting / plans];
+    const pipeline::Candidate& candidate = fitting[k * fitting.size() / plans];
     pipeline::OptimizeOptions made = options;
     made.split = candidate.labels;
     made.starts = candidate.starts;
@@ -280,6 +257,34 @@ void measure(const Flags& flags) {
   if (estimated.size() > 2)
     fmt::print("rank correlation of {} plans: {:.3f}\n", estimated.size(),
                spearman(estimated, planned));
+}
+
+void measure(const Flags& flags) {
+  const ir::Graph forward = forward_of(flags);
+  pipeline::OptimizeOptions options = options_of(flags);
+  const plan::Claims once = value_or_exit(pipeline::optimize(forward, options)).plan.claims;
+  const ir::Graph step = value_or_exit(pipeline::step_to_cut(forward, options));
+  options.budget_bytes =
+      static_cast<int64_t>(flags.ratio * static_cast<double>(once.peak_before_bytes));
+  fmt::print("{}, {} MiB, {} of its memory, each op once {:.4f} ms: ", flags.model,
+             *options.budget_bytes >> 20, flags.ratio, 1e3 * once.predicted_seconds);
+  const double begin = cpu_seconds();
+  pipeline::LabelSearchTuning tuning;
+  tuning.levels = flags.levels;
+  const auto candidates = value_or_exit(pipeline::label_candidates(step, options, tuning));
+  const double seconds = cpu_seconds() - begin;
+  const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
+  const auto fitting =
+      static_cast<size_t>(std::count_if(candidates.begin(), candidates.end(), fits));
+  fmt::print("{} states in {:.2f} s: {:.0f} a second; {} fit", candidates.size(), seconds,
+             static_cast<double>(candidates.size()) / seconds, fitting);
+  if (fitting > 0)
+    fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds,
+               fission::print(candidates[0].labels));
+  fmt::print("\n");
+  if (flags.stages) print_stages(step, options, tuning);
+  if (flags.mutations) print_mutations(step, options, tuning);
+  plan_some(flags, forward, step, options, std::span(candidates).first(fitting));
 }
 
 }  // namespace
