@@ -2,17 +2,18 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--effort 1] [--levels 8] [--stages] [--mutations] [--kinds]
+//                [--even 6] [--effort 1] [--levels 8] [--stages] [--mutations] [--kinds]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
-// ranking of those that fit; behind each stands what its ops take once, as estimated and as
-// planned: what is left of the difference are reruns. --kinds says which kinds of ops that
-// difference is of. --levels: how many levels of regions are candidates. --stages: beside the whole
-// search one without retention searches; the difference is what they take. --mutations: what is
-// found without each of the mutations that lead from a state to the next. Nothing is asserted here:
-// the machine decides the speed.
+// ranking of those that fit and of --even numbers of parts that fit each op once, which the search
+// leaves out as soon as it knows something faster; behind each stands what its ops take once, as
+// estimated and as planned: what is left of the difference are reruns. --kinds says which kinds of
+// ops that difference is of. --levels: how many levels of regions are candidates. --stages: beside
+// the whole search one without retention searches; the difference is what they take. --mutations:
+// what is found without each of the mutations that lead from a state to the next. Nothing is
+// asserted here: the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
 
@@ -23,7 +24,6 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,7 +85,7 @@ struct Flags {
   std::string model, loss = "mse";
   std::vector<std::string> dims;
   double ratio = 0.4;
-  size_t plans = 12;
+  size_t plans = 12, even = 6;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
   bool stages = false, mutations = false, kinds = false;
@@ -101,6 +101,7 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--ratio", flags.ratio,
                  "the budget, as a share of the peak in the given order, nothing in place");
   app.add_option("--plans", flags.plans);
+  app.add_option("--even", flags.even, "numbers of parts, at most, beside what was judged");
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
@@ -229,34 +230,71 @@ void print_once(const Kinds& kinds, double estimated_seconds, double planned_sec
              1e3 * (planned_seconds - once.planned));
 }
 
-// Plans of some of the states that fit, beside what was said of them.
-void plan_some(const Flags& flags, const ir::Graph& forward, const ir::Graph& step,
-               const pipeline::OptimizeOptions& options,
-               std::span<const pipeline::Candidate> fitting) {
-  std::vector<double> estimated, planned;
-  const size_t plans = std::min(flags.plans, fitting.size());
-  for (size_t k = 0; k < plans; ++k) {
-    const pipeline::Candidate& candidate = fitting[k * fitting.size() / plans];
+// A state that is planned.
+struct Drawn {
+  pipeline::Candidate state;
+  bool is_beside = false;  // a number of parts that the search did not judge
+};
+
+// Evenly from the ranking by time of those that fit.
+std::vector<Drawn> drawn(const Flags& flags, const ir::Graph& step,
+                         const pipeline::OptimizeOptions& options,
+                         const std::vector<pipeline::Candidate>& candidates) {
+  std::vector<Drawn> all;
+  for (const pipeline::Candidate& candidate : candidates)
+    if (candidate.fits) all.push_back({candidate});
+  if (flags.even > 0) {
+    const auto even = value_or_exit(pipeline::even_candidates(step, options, flags.even));
+    for (const pipeline::Candidate& candidate : even) {
+      const bool is_known = std::any_of(all.begin(), all.end(), [&](const Drawn& other) {
+        return other.state.cuts_as(candidate);
+      });
+      if (!is_known && !candidate.labels.whole()) all.push_back({candidate, true});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Drawn& a, const Drawn& b) {
+    return a.state.seconds < b.state.seconds;
+  });
+  const size_t plans = std::min(flags.plans, all.size());
+  std::vector<Drawn> some;
+  for (size_t k = 0; k < plans; ++k) some.push_back(all[k * all.size() / plans]);
+  return some;
+}
+
+void print_correlation(const char* whose, const std::vector<double>& estimated,
+                       const std::vector<double>& planned) {
+  if (estimated.size() > 2)
+    fmt::print("rank correlation of {} {}: {:.3f}\n", estimated.size(), whose,
+               spearman(estimated, planned));
+}
+
+// Plans of these, beside what was said of them.
+void plan_all(const Flags& flags, const ir::Graph& forward, const ir::Graph& step,
+              const pipeline::OptimizeOptions& options, const std::vector<Drawn>& states) {
+  std::vector<double> estimated, planned, estimated_by_search, planned_by_search;
+  for (const auto& [state, is_beside] : states) {
     pipeline::OptimizeOptions made = options;
-    made.split = candidate.labels;
-    made.starts = candidate.starts;
+    made.split = state.labels;
+    made.starts = state.starts;
     const auto plan = pipeline::optimize(forward, made);
+    const std::string labels = fission::print(state.labels);
     if (!plan) {
-      fmt::print("  {:.4f} ms estimated, no plan: {}: {}\n", 1e3 * candidate.seconds,
-                 fission::print(candidate.labels), plan.error().message.substr(0, 160));
+      fmt::print("  {:.4f} ms estimated, no plan: {}: {}\n", 1e3 * state.seconds, labels,
+                 plan.error().message.substr(0, 160));
       continue;
     }
-    estimated.push_back(candidate.seconds);
-    planned.push_back(plan->plan.claims.predicted_seconds);
-    fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}\n", 1e3 * estimated.back(),
-               1e3 * planned.back(), fission::print(candidate.labels));
-    const Kinds kinds = kinds_of(step, candidate.labels, plan->plan, options.device);
-    print_once(kinds, estimated.back(), planned.back());
+    const double seconds = plan->plan.claims.predicted_seconds;
+    estimated.push_back(state.seconds), planned.push_back(seconds);
+    if (!is_beside)
+      estimated_by_search.push_back(state.seconds), planned_by_search.push_back(seconds);
+    fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}{}\n", 1e3 * state.seconds,
+               1e3 * seconds, labels, is_beside ? " (beside the search)" : "");
+    const Kinds kinds = kinds_of(step, state.labels, plan->plan, options.device);
+    print_once(kinds, state.seconds, seconds);
     if (flags.kinds) print_kinds(kinds);
   }
-  if (estimated.size() > 2)
-    fmt::print("rank correlation of {} plans: {:.3f}\n", estimated.size(),
-               spearman(estimated, planned));
+  print_correlation("plans", estimated, planned);
+  print_correlation("that the search judged", estimated_by_search, planned_by_search);
 }
 
 void measure(const Flags& flags) {
@@ -284,7 +322,8 @@ void measure(const Flags& flags) {
   fmt::print("\n");
   if (flags.stages) print_stages(step, options, tuning);
   if (flags.mutations) print_mutations(step, options, tuning);
-  plan_some(flags, forward, step, options, std::span(candidates).first(fitting));
+  if (flags.plans == 0) return;
+  plan_all(flags, forward, step, options, drawn(flags, step, options, candidates));
 }
 
 }  // namespace

@@ -55,10 +55,16 @@ class Cell:
         star = "" if self.reruns else "*"
         star += "~" if self.is_cut else ""
         row = BY_NAME.get(self.row)
+        extra = f"{tenths(self.extra)}{star}"
         if row and row.method:
-            return f"{self.extra:.1f}{star}"
+            return extra
         parts = f" n={self.parts}" if self.split == "auto" else ""
-        return f"{self.extra:.1f}{star} [{self.bound:.1f}]{parts}" if self.bound is not None else f"{self.extra:.1f}{star}{parts}"
+        return f"{extra} [{tenths(self.bound)}]{parts}" if self.bound is not None else extra + parts
+
+
+def tenths(percent: float) -> str:
+    """Rounding to -0.0 is nothing."""
+    return f"{round(percent, 1) + 0.0:.1f}"
 
 
 @dataclasses.dataclass
