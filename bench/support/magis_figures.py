@@ -13,7 +13,7 @@ import subprocess
 
 import magis_pictures
 from lowtide import BUILD, SCRATCH, lowtide, table
-from magis_cells import Settings
+from magis_cells import Settings, tenths
 from magis_commands import Commands, told
 from magis_published import ABLATION, BASELINES_LEAST, CURVES, MAGIS_LEAST, OVERHEADS, POFO_IN_PARTS
 from magis_rows import METHODS, ROWS
@@ -159,7 +159,7 @@ def print_least_memory(outcomes: dict, limits: tuple[int, ...]) -> None:
 
 
 def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return "-" if value is None else tenths(value)
 
 
 def overheads(outcomes: dict, ratio: float) -> tuple[list[str], dict[str, list[float | None]]]:
@@ -168,7 +168,7 @@ def overheads(outcomes: dict, ratio: float) -> tuple[list[str], dict[str, list[f
     names = [n for n, outcome in outcomes.items() if outcome.extras(ratio)]
     extras = {n: outcomes[n].extras(ratio) for n in names}
     rows: dict[str, list[float | None]] = {}
-    for row in SHOWN:
+    for row in SHOWN[1:]:  # an order alone keeps none of the limits
         if any(row in extras[n] for n in names):
             rows[row] = [extras[n].get(row, math.nan) for n in names]
     best = []
@@ -223,7 +223,7 @@ def pareto(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def print_points(curves: dict[str, list[tuple[float, float]]]) -> None:
     for who, points in curves.items():
-        print(f"  {who}: " + " ".join(f"({ratio:.3f}, {extra:.1f})" for ratio, extra in points))
+        print(f"  {who}: " + " ".join(f"({ratio:.3f}, {tenths(extra)})" for ratio, extra in points))
 
 
 def print_curves(outcomes: dict) -> None:

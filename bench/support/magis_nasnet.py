@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import nasnet
 from lowtide import table
+from magis_cells import tenths
 
 if TYPE_CHECKING:
     from magis import Outcome
@@ -69,4 +70,4 @@ def cell_text(outcome: "Outcome", row: str, ratio: float) -> str:
 def percent(extra: float | None) -> str:
     if extra is None:
         return "-"
-    return "" if math.isnan(extra) else f"{extra:.1f}"
+    return "" if math.isnan(extra) else tenths(extra)
