@@ -85,6 +85,7 @@ class Planner:
         self.name, self.workload, self.settings, self.broken = name, workload, settings, broken
         self.cells: list[Cell] = []
         self.problems: dict[bool, pathlib.Path] = {}
+        self.whole: Cell | None = None
         self.whole = self.plan("order only", "1", None)
         if self.whole.extra is None:
             sys.exit(f"bench/magis.py: {name} has no plan without a budget: {self.whole.refusal}")
@@ -142,7 +143,9 @@ class Planner:
         return cell
 
     def fill(self, cell: Cell, plan: dict, budget: int | None) -> None:
-        once = plan.get("whole_once_seconds") or plan["once_seconds"]
+        """Extra time is over the unsplit step as it is planned without a budget: a rewrite that a
+        plan found takes its own unsplit step down, too."""
+        once = self.whole.once_seconds if self.whole else plan["once_seconds"]
         cell.extra = 100 * (plan["predicted_step_seconds"] / once - 1)
         cell.bound = 100 * (plan["lower_bound_seconds"] / once - 1)
         cell.parts = ",".join(re.findall(r"(?:^|:)(\d+)(?=,|$)", plan.get("split", "1")))
