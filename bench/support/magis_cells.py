@@ -145,7 +145,8 @@ class Planner:
     def fill(self, cell: Cell, plan: dict, budget: int | None) -> None:
         """Extra time is over the unsplit step as it is planned without a budget: a rewrite that a
         plan found takes its own unsplit step down, too."""
-        once = self.whole.once_seconds if self.whole else plan["once_seconds"]
+        own = plan.get("whole_once_seconds") or plan["once_seconds"]
+        once = self.whole.once_seconds if self.whole else own
         cell.extra = 100 * (plan["predicted_step_seconds"] / once - 1)
         cell.bound = 100 * (plan["lower_bound_seconds"] / once - 1)
         cell.parts = ",".join(re.findall(r"(?:^|:)(\d+)(?=,|$)", plan.get("split", "1")))
