@@ -14,8 +14,8 @@ the roofline of an RTX 3090. Groups:
     levers     `--split auto --swap host --forbid LEVER`, beside all levers
 
 Printed: the extra time of the plan with all of a group, in percent of the unsplit step with each op
-once, and the points that are added without one; `none` where nothing was found without it; "~" where
-the time limit ended a search. Names are those that the program knows. Work is counted, so the same
+once, and the points that are added without one; `none` where nothing was found without it; "~"
+where the time limit ended a search. Names are those that the program knows. Work is counted, so the same
 program prints the same; a search that ends elsewhere may be lucky, so small numbers of either sign
 say nothing.
 """
@@ -35,7 +35,8 @@ from magis_workloads import EVERYTHING  # noqa: E402
 
 GROUPS = ("mutations", "rewrites", "levers")
 MODELS = ("gpt2", "bert_vocabulary", "vit")
-WAYS_TO_LIE = ("--no-pieces", "--no-sums", "--no-strided-views")  # how values lie, and sums are made
+# How values lie and sums are made: rewrites without a name.
+WAYS_TO_LIE = ("--no-pieces", "--no-sums", "--no-strided-views")
 
 
 def known_names(flag: str) -> list[str]:
@@ -98,13 +99,15 @@ def main() -> int:
     cells: dict[str, dict[str, Cell]] = {}  # by network, then by what is switched off
     rows = rows_of(arguments.groups)
     for name in arguments.models:
-        planner, found = Planner(name, EVERYTHING[name], settings, broken), cells.setdefault(name, {})
+        planner = Planner(name, EVERYTHING[name], settings, broken)
+        found = cells.setdefault(name, {})
         for group in rows.values():
             for row, flags in group.items():
                 if row not in found:
                     found[row] = planner.plan(row, "auto", arguments.ratio, flags)
         if arguments.json:
-            content = {n: {r: dataclasses.asdict(c) for r, c in f.items()} for n, f in cells.items()}
+            content = {n: {row: dataclasses.asdict(cell) for row, cell in f.items()}
+                       for n, f in cells.items()}
             arguments.json.write_text(json.dumps(content, indent=1) + "\n")
     costs = planner.whole.costs
     print(f"extra time within {arguments.ratio:g} of the memory, and points added without one; "

@@ -17,8 +17,9 @@ nothing in place. Within each ratio of it the rows, in groups:
     levers     recompute alone, moves alone, both
     auto       parts that the search chooses (`--split auto`), with recompute; and with moves, too: all levers
 
---rows takes names of rows, too, as in "n=4" or "pofo, swap". `--nasnet` plans random networks that resemble NASNet (seeds 0 to 5) within
-.4 and .2 and for the least memory within 10 and 5 percent, and prints them as one table; flags that are given change that.
+--rows takes names of rows, too, as in "n=4" or "pofo, swap". `--nasnet` plans random networks that
+resemble NASNet (seeds 0 to 5) within .4 and .2 and for the least memory within 10 and 5 percent,
+and prints them as one table; flags that are given change that.
 
 A cell is the extra time in percent of the unsplit step with each op once, then in brackets what its plan proves for steps in so many
 parts; "*": nothing is recomputed; "<floor": proven impossible; "-": none found. A number of parts whose plan without a budget fits is not
@@ -35,7 +36,8 @@ stays as predicted. No bound holds by such costs. There the least ratio is bisec
 Figures of the paper, after the tables (`--figures` alone: none): 9 least memory and 10 overhead, ours, published methods' and as the paper
 has them; 11 whole curves; 12 ViT's micro-batches planned by POFO; 13 how many levels the search for labels has; 14 an edit's view against
 one made from nothing on random networks; 15 states a second by stage. 13 to 15 run the benchmark programs of the build. `--svg` draws
-10 to 12. Behind each figure stand the commands that made it. Pieces made with --json are put together by --merge, which plans nothing.
+10 to 12. Behind each figure stand the commands that made it. Pieces made with --json are put
+together by --merge, which plans nothing.
 
 How long one waits for a first plan within a budget, and for the last, is printed behind the tables. A plan's search is limited by counted
 work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half as long again and was killed. Some hours.
@@ -229,10 +231,12 @@ def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict
                figures: dict, commands: magis_commands.Commands) -> None:
     content = {name: {"least": o.least, "cells": [dataclasses.asdict(c) for c in o.cells]} for name, o in outcomes.items()}
     path.write_text(json.dumps({"effort": arguments.effort, "cost_model": arguments.cost_model, "ratios": arguments.ratios,
-                                "commands": commands, "workloads": content, "figures": figures}, indent=1) + "\n")
+                                "commands": commands, "workloads": content,
+                                "figures": figures}, indent=1) + "\n")
 
 
-def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict, magis_commands.Commands]:
+def merge(arguments: argparse.Namespace
+          ) -> tuple[dict[str, Outcome], dict, magis_commands.Commands]:
     """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's. What was bisected
     in some of them is found again among the plans of all."""
     outcomes: dict[str, Outcome] = {}
@@ -279,7 +283,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-least", action="store_true", help="not at all")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all plans' figures, written after each workload")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="tables from files of --json; nothing is planned")
-    parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER", help="draws figures 10 to 12 there")
+    parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER",
+                        help="draws figures 10 to 12 there")
     arguments = parser.parse_args()
     if arguments.merge and (arguments.models or arguments.nasnet is not None):
         parser.error("--merge plans nothing; --models and --nasnet have no use")

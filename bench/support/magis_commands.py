@@ -1,5 +1,6 @@
-"""What a table of bench/magis.py was made by, as a reader can run it again: its own arguments, or those of the pieces that it
-merges. Pieces that differ in nothing but their networks are one command.
+"""What a table of bench/magis.py was made by, as a reader can run it again: its own arguments, or
+those of the pieces that it merges. Pieces that differ in nothing but their networks are one
+command.
 """
 
 import argparse
@@ -9,8 +10,8 @@ Commands = dict[str, list[str]]  # the flags, and the networks that were asked f
 
 def command_of(arguments: argparse.Namespace) -> str:
     """The flags that decide what is planned, written out; without networks, files and figures."""
-    words = ["--ratios", *(f"{ratio:g}" for ratio in arguments.ratios), "--rows", *map(quoted, arguments.rows),
-             "--effort", f"{arguments.effort:g}", "--time-limit", f"{arguments.time_limit:g}"]
+    words = ["--ratios", *(f"{ratio:g}" for ratio in arguments.ratios),
+             "--rows", *map(quoted, arguments.rows), "--effort", f"{arguments.effort:g}", "--time-limit", f"{arguments.time_limit:g}"]
     if arguments.cost_model != "roofline":
         words += ["--cost-model", arguments.cost_model]
     words += ["--no-least"] if arguments.no_least else ["--least", *arguments.least]

@@ -1,5 +1,5 @@
-"""Figures 9 to 15 of MAGIS's paper as tables for bench/magis.py, with the paper's own numbers beside
-them; 10 to 12 also as pictures.
+"""Figures 9 to 15 of MAGIS's paper as tables for bench/magis.py, with the paper's own numbers
+beside them; 10 to 12 also as pictures.
 
 9 to 11 come from the plans of the tables. 12 to 15 are measured here: `measure` returns plain data,
 which --json keeps. Behind each stands what it was made by, and whose times they are.

@@ -1,4 +1,5 @@
-"""Random networks that resemble NASNet (models/nasnet.py) for bench/magis.py: what `--nasnet` plans, and its table.
+"""Random networks that resemble NASNet (models/nasnet.py) for bench/magis.py: what `--nasnet`
+plans, and its table.
 
 MAGIS's paper has such networks for its incremental scheduling alone (figure 14) and says nothing of
 their memory against time, so these rows stand beside simple ways: micro-batches and recompute.

@@ -1,4 +1,5 @@
-"""Pictures for bench/magis.py, as SVG: lines through points of memory and time, and bars of extra time side by side."""
+"""Pictures for bench/magis.py, as SVG: lines through points of memory and time, and bars of extra
+time side by side."""
 
 import dataclasses
 from xml.sax.saxutils import escape
