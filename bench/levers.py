@@ -15,9 +15,9 @@ the roofline of an RTX 3090. Groups:
 
 Printed: the extra time of the plan with all of a group, in percent of the unsplit step with each op
 once, and the points that are added without one; `none` where nothing was found without it; "~"
-where the time limit ended a search. Names are those that the program knows. Work is counted, so the same
-program prints the same; a search that ends elsewhere may be lucky, so small numbers of either sign
-say nothing.
+where the time limit ended a search. Names are those that the program knows. Work is counted, so
+the same program prints the same; a search that ends elsewhere may be lucky, so small numbers of
+either sign say nothing.
 """
 
 import argparse

@@ -11,7 +11,8 @@ Commands = dict[str, list[str]]  # the flags, and the networks that were asked f
 def command_of(arguments: argparse.Namespace) -> str:
     """The flags that decide what is planned, written out; without networks, files and figures."""
     words = ["--ratios", *(f"{ratio:g}" for ratio in arguments.ratios),
-             "--rows", *map(quoted, arguments.rows), "--effort", f"{arguments.effort:g}", "--time-limit", f"{arguments.time_limit:g}"]
+             "--rows", *map(quoted, arguments.rows), "--effort", f"{arguments.effort:g}",
+             "--time-limit", f"{arguments.time_limit:g}"]
     if arguments.cost_model != "roofline":
         words += ["--cost-model", arguments.cost_model]
     words += ["--no-least"] if arguments.no_least else ["--least", *arguments.least]
