@@ -21,7 +21,7 @@ LINK = {"swap": "host", "link": "4GiB/s"}
 def equal_seconds(monkeypatch):
     """Every op is measured as half a millisecond, so the plans, and with them what moves when, are the same on any machine."""
     ticks = itertools.count()
-    monkeypatch.setattr("lowtide.pytorch.measure.time", SimpleNamespace(perf_counter=lambda: next(ticks) * 5e-4))
+    monkeypatch.setattr("lowtide.pytorch.devices.time", SimpleNamespace(perf_counter=lambda: next(ticks) * 5e-4))
 
 
 def floor_of(*step, **options):
@@ -107,7 +107,7 @@ def test_running_statistics_that_move_are_kept():
 
 def test_without_the_allocator_values_move_just_so(monkeypatch):
     for user in ("step", "planning"):
-        monkeypatch.setattr(f"lowtide.pytorch.{user}.allocator", lambda: None)
+        monkeypatch.setattr(f"lowtide.pytorch.{user}.allocator", lambda _: None)
     step, *rest = swapped("resnet")
     assert not step.addresses
     assert_equal_steps(step, *rest)

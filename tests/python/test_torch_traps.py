@@ -49,7 +49,7 @@ from torch_models import (
 from torch.utils.checkpoint import checkpoint
 
 import lowtide
-from lowtide.pytorch import calls, known, planning, trace, units
+from lowtide.pytorch import calls, devices, known, planning, trace, units
 
 nn, F = torch.nn, torch.nn.functional
 aten = torch.ops.aten
@@ -605,4 +605,4 @@ def test_a_step_of_an_eager_model_goes_on_in_eager_mode():
     assert differences(model, mine, other, its) == []
 
 
-assert units.STATE_BYTES == torch.get_rng_state().numel()
+assert devices.CPU.state_bytes == torch.get_rng_state().numel()

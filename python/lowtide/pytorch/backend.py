@@ -30,10 +30,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from .. import _library, cache
-from ..errors import Usage
+from ..errors import Unsupported, Usage
 from ..plans import Plan
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
+from .devices import CPU, Cpu, Cuda, device_of
 from .graph_text import GraphText, write_graph
 from .measure import Measured
 from .meetings import Meeting
@@ -313,6 +314,12 @@ def _planning(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _device(placeholders: list[torch.fx.Node]) -> Cpu | Cuda:
+    """That of the region: the GPU of the first tensor that is on one, or the CPU."""
+    found = (node.meta["val"].device for node in placeholders if isinstance(node.meta.get("val"), torch.Tensor))
+    return device_of(next((device for device in found if device.type != "cpu"), CPU.device))
+
+
 def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int], options: dict[str, Any],
               shared: Sharded | None = None) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """Forward and backward graph. `forward`: how many outputs are the forward pass's; `fixed`: inputs that stay; `shared`:
@@ -320,16 +327,19 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int], optio
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     roles = [(PARAMETER if i in set(fixed) else INPUT, node.name) for i, node in enumerate(placeholders)]
     places = {node.name: place_of_stack(node.meta.get("stack_trace") or "") for node in joint.graph.nodes}
+    device = _device(placeholders)
+    if device.type != "cpu" and options.get("swap") is not None:
+        raise Unsupported(f"swap is not there in backend lowtide on {device.device}; lowtide.compile_step has it")
 
-    def read() -> tuple[_Joint, str]:
-        program = read_graph(joint, roles, places)
+    def read() -> _Joint:
+        program = read_graph(joint, roles, places, device=device)
         tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
         units = one_by_one(program)
         boundary = _boundary(program, units, forward, tangents)
-        key = measured_key(write_graph(program, units, None, "joint graph"), units, "joint", boundary)
-        return _Joint(program, units, boundary, key), cache.key(key, _planning(options))
+        key = measured_key(device, write_graph(program, units, None, "joint graph"), units, "joint", boundary)
+        return _Joint(program, units, boundary, key)
 
-    found, plan, graph = _planned(read, options, shared)
+    found, plan, graph = _planned(read, device, options, shared)
     last_plans[:] = [*last_plans[-7:], plan]
     events, homes = _events(found.program, graph, plan)
     at = events.index((_library.COMPUTE, found.boundary))
@@ -355,25 +365,26 @@ class _Joint:
         return [unit for unit in self.units if unit.calls]
 
 
-def _planned(read: Callable[[], tuple[_Joint, str]], options: dict[str, Any],
+def _planned(read: Callable[[], _Joint], device: Cpu | Cuda, options: dict[str, Any],
              shared: Sharded | None) -> tuple[_Joint, Plan, GraphText]:
     """The joint graph with its plan: of ranks that share its parameters the first rank's."""
-    asked, keep = _planning(options), options.get("cache", True)
+    keep = options.get("cache", True)
 
-    def make(found: _Joint, key: str) -> tuple[Plan, GraphText, list]:
+    def make(found: _Joint) -> tuple[Plan, GraphText, list]:
         measured = measure_or_take(found.program, found.working(), found.key, keep)
-        graph = found.graph(measured)
-        return plan_or_take(graph, "joint graph", key, asked, options.get("progress"), keep), graph, rows_of(measured)
+        graph, asked = found.graph(measured), {**_planning(options), **device.planning(keep)}
+        plan = plan_or_take(graph, "joint graph", cache.key(found.key, asked), asked, options.get("progress"), keep)
+        return plan, graph, rows_of(measured)
 
     if shared is None:
-        found, key = read()
-        plan, graph, _ = make(found, key)
+        found = read()
+        plan, graph, _ = make(found)
         return found, plan, graph
     met = Meeting(shared.ranks)
-    found, key = met.same(read, lambda made: made[1])
+    found = met.same(read, lambda made: cache.key(made.key, _planning(options)))
 
     def tell() -> tuple[tuple[Plan, GraphText], bytes]:
-        plan, graph, rows = make(found, key)
+        plan, graph, rows = make(found)
         return (plan, graph), json.dumps(rows).encode() + b"\n" + bytes_of(plan)
 
     def take(told: bytes) -> tuple[Plan, GraphText]:

@@ -121,7 +121,7 @@ class KnownUpdates(Updates):
                     state["momentum_buffer"].requires_grad_(False)
                     state["lowtide_first"] = True
             elif not state:
-                state["step"] = torch.zeros((), dtype=torch.float32) if group["fused"] else torch.tensor(0.0)
+                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device if group["fused"] else "cpu")
                 for key in self.moments(group):
                     state[key] = torch.zeros_like(p, memory_format=torch.preserve_format, requires_grad=False)
 
@@ -156,6 +156,13 @@ class KnownUpdates(Updates):
                 raise
             self.tried[g] = options
 
+    @staticmethod
+    def foreach(group: dict[str, Any], parameter: torch.Tensor) -> bool:
+        """Which of its forms the optimizer takes: on a GPU, if nobody says otherwise, that on lists, whose kernels round
+        otherwise."""
+        said = group["foreach"]
+        return parameter.is_cuda and not group["fused"] and (said is None or said)
+
     def function(self, name: str) -> Callable[..., None]:
         return self.sgd_of(name) if self.momentum else self.adam_of(name)
 
@@ -165,7 +172,7 @@ class KnownUpdates(Updates):
         def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
             group = optimizer.param_groups[g]
             first = bool(state) and self.live and optimizer.state[p].pop("lowtide_first", False)
-            sgd([parameter], [gradient], list(state) or [None], foreach=False, fused=bool(group["fused"]),
+            sgd([parameter], [gradient], list(state) or [None], foreach=self.foreach(group, parameter), fused=bool(group["fused"]),
                 weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
                 dampening=0.0 if first else group["dampening"], nesterov=group["nesterov"],
                 maximize=group["maximize"])
@@ -187,7 +194,7 @@ class KnownUpdates(Updates):
                     beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
                     maximize=group["maximize"])
                 return
-            adam([parameter], [gradient], [average], [squares], most, [count], foreach=False,
+            adam([parameter], [gradient], [average], [squares], most, [count], foreach=self.foreach(group, parameter),
                  fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
                  beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
                  maximize=group["maximize"])

@@ -24,7 +24,7 @@ from .calls import MADE, UNCOUNTED_WRITES, Program
 from .code import Source
 from .graph_text import GraphText
 from .measure import Allocation, Measured, results
-from .transfers import Transfers, given_in
+from .transfers import StreamTransfers, Transfers, given_in
 from .units import Unit
 
 
@@ -73,7 +73,7 @@ class _Generator:
         self.names = [name for name in plan.op_names()]
         self.mine = {theirs: graph.values[name] for name, theirs in plan.storage_of_values().items()
                      if name in graph.values}
-        self.transfers = Transfers(program, plan, self.mine)
+        self.transfers = (Transfers if program.device.type == "cpu" else StreamTransfers)(program, plan, self.mine)
         self.at: dict[int, int] = {}  # storage -> offset
         self.behind: set[int] = set()  # homes that are to get the statistics written in the arena
         self.ran: set[int] = set()
