@@ -13,6 +13,7 @@
     norms.py        batch norm in passes, whose sums add up
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission
+    counted_norms.py  batch norms over all batches so far, which read their count
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
     convolutions.py gradients of inputs that do not read the input
