@@ -183,7 +183,7 @@ class Step:
 
         if not self._options.data_parallel:
             return read()
-        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH)
+        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH, in_step=bool(self._ready))
 
     def _for(self, batch: Any) -> tuple[list[torch.Tensor], _Ready]:
         """The batch's tensors and the plan for it, made if there is none."""
