@@ -29,10 +29,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from .. import _library, cache
-from ..errors import Usage
+from ..errors import Unsupported, Usage
 from ..plans import Plan
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
+from .devices import CPU, Cpu, Cuda, device_of
 from .graph_text import GraphText, write_graph
 from .options import StepOptions, moving, refuse_unknown, refuse_wrong
 from .planning import measure_or_take, measured_key, plan_or_take
@@ -308,22 +309,31 @@ def _planning(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _device(placeholders: list[torch.fx.Node]) -> Cpu | Cuda:
+    """That of the region: the GPU of the first tensor that is on one, or the CPU."""
+    found = (node.meta["val"].device for node in placeholders if isinstance(node.meta.get("val"), torch.Tensor))
+    return device_of(next((device for device in found if device.type != "cpu"), CPU.device))
+
+
 def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
               options: dict[str, Any]) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """Forward and backward graph. `forward`: how many outputs are the forward pass's; `fixed`: inputs that stay."""
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     roles = [(PARAMETER if i in set(fixed) else INPUT, node.name) for i, node in enumerate(placeholders)]
     places = {node.name: place_of_stack(node.meta.get("stack_trace") or "") for node in joint.graph.nodes}
-    program = read_graph(joint, roles, places)
+    device = _device(placeholders)
+    if device.type != "cpu" and options.get("swap") is not None:
+        raise Unsupported(f"swap is not there in backend lowtide on {device.device}; lowtide.compile_step has it")
+    program = read_graph(joint, roles, places, device=device)
     tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
     units = one_by_one(program)
     boundary = _boundary(program, units, forward, tangents)
     keep = options.get("cache", True)
-    key = measured_key(write_graph(program, units, None, "joint graph"), units, "joint", boundary)
+    key = measured_key(device, write_graph(program, units, None, "joint graph"), units, "joint", boundary)
     measured = measure_or_take(program, [unit for unit in units if unit.calls], key, keep)
     measured.insert(boundary, type(measured[0])(1e-6) if measured else None)
     graph = write_graph(program, units, measured, "joint graph")
-    asked = _planning(options)
+    asked = {**_planning(options), **device.planning(keep)}
     plan = plan_or_take(graph, "joint graph", cache.key(key, asked), asked, options.get("progress"), keep)
     last_plans[:] = [*last_plans[-7:], plan]
     events, homes = _events(program, graph, plan)
