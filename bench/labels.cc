@@ -2,12 +2,15 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--effort 1] [--levels 8] [--stages] [--mutations]
+//                [--even 6] [--effort 1] [--levels 8] [--stages] [--mutations] [--kinds]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
-// ranking of those that fit. --levels: how many levels of regions are candidates. --stages: beside
+// ranking of those that fit and of --even numbers of parts that fit each op once, which the search
+// leaves out as soon as it knows something faster; behind each stands what its ops take once, as
+// estimated and as planned: what is left of the difference are reruns. --kinds says which kinds of
+// ops that difference is of. --levels: how many levels of regions are candidates. --stages: beside
 // the whole search one without retention searches; the difference is what they take. --mutations:
 // what is found without each of the mutations that lead from a state to the next. Nothing is
 // asserted here: the machine decides the speed.
@@ -19,6 +22,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -26,6 +30,9 @@
 
 #include "autodiff/training.h"
 #include "cost/device.h"
+#include "cost/estimate.h"
+#include "fission/classes.h"
+#include "fission/part_seconds.h"
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
@@ -78,10 +85,10 @@ struct Flags {
   std::string model, loss = "mse";
   std::vector<std::string> dims;
   double ratio = 0.4;
-  size_t plans = 12;
+  size_t plans = 12, even = 6;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
-  bool stages = false, mutations = false;
+  bool stages = false, mutations = false, kinds = false;
 };
 
 // Without a model: two of models/, with their vocabularies.
@@ -91,12 +98,15 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("model", flags.model, "ONNX file; default: GPT-2 and BERT of models/");
   app.add_option("--loss", flags.loss)->check(CLI::IsMember({"mse", "cross-entropy"}));
   app.add_option("--dim", flags.dims);
-  app.add_option("--ratio", flags.ratio, "the budget, as a share of the peak in the given order");
+  app.add_option("--ratio", flags.ratio,
+                 "the budget, as a share of the peak in the given order, nothing in place");
   app.add_option("--plans", flags.plans);
+  app.add_option("--even", flags.even, "numbers of parts, at most, beside what was judged");
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
   app.add_flag("--mutations", flags.mutations, "what is found without each mutation");
+  app.add_flag("--kinds", flags.kinds, "of which kinds of ops estimates and plans differ");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {
@@ -177,14 +187,125 @@ void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& opt
   }
 }
 
+// Seconds by kind of op, each op once: as the estimate prices parts, and as the plan has them.
+struct Kind {
+  double estimated = 0, planned = 0;
+};
+using Kinds = std::map<std::string, Kind>;
+
+Kinds kinds_of(const ir::Graph& step, const fission::Labels& labels, const plan::Plan& plan,
+               const cost::DeviceProfile& device) {
+  const auto classes = value_or_exit(fission::axis_classes(step));
+  const auto levels = value_or_exit(fission::levels_of(step, classes.front(), labels));
+  const fission::Cuts cuts = fission::cuts_of(step, classes.front(), levels);
+  const cost::Estimator estimator(device);
+  const auto price = [&](const plan::OpDesc& op) -> Result<double> {
+    return value_or_exit(estimator.estimate(op)).seconds;
+  };
+  auto seconds = value_or_exit(fission::PartSeconds::make(step, price));
+  Kinds kinds;
+  for (const ir::OpId id : step.ops()) {
+    const fission::Cut* cut = cuts[id] ? &*cuts[id] : nullptr;
+    kinds[step.op(id).kind].estimated += value_or_exit(seconds.of(id, cut));
+  }
+  for (const plan::PlanOp& op : plan.ops) kinds[op.kind].planned += op.predicted_seconds;
+  return kinds;
+}
+
+void print_kinds(const Kinds& kinds) {
+  constexpr double kLeast = 5e-6;  // of a difference
+  for (const auto& [name, kind] : kinds)
+    if (std::abs(kind.planned - kind.estimated) >= kLeast)
+      fmt::print("      {:<20} {:.4f} ms estimated, {:.4f} ms planned\n", name,
+                 1e3 * kind.estimated, 1e3 * kind.planned);
+}
+
+// What the ops take once, and what is run again.
+void print_once(const Kinds& kinds, double estimated_seconds, double planned_seconds) {
+  Kind once;
+  for (const auto& [name, kind] : kinds)
+    once.estimated += kind.estimated, once.planned += kind.planned;
+  fmt::print("    each op once {:.4f} ms estimated, {:.4f} planned; reruns {:.4f}, {:.4f}\n",
+             1e3 * once.estimated, 1e3 * once.planned, 1e3 * (estimated_seconds - once.estimated),
+             1e3 * (planned_seconds - once.planned));
+}
+
+// A state that is planned.
+struct Drawn {
+  pipeline::Candidate state;
+  bool is_beside = false;  // a number of parts that the search did not judge
+};
+
+// Evenly from the ranking by time of those that fit.
+std::vector<Drawn> drawn(const Flags& flags, const ir::Graph& step,
+                         const pipeline::OptimizeOptions& options,
+                         const std::vector<pipeline::Candidate>& candidates) {
+  std::vector<Drawn> all;
+  for (const pipeline::Candidate& candidate : candidates)
+    if (candidate.fits) all.push_back({candidate});
+  if (flags.even > 0) {
+    const auto even = value_or_exit(pipeline::even_candidates(step, options, flags.even));
+    for (const pipeline::Candidate& candidate : even) {
+      const bool is_known = std::any_of(all.begin(), all.end(), [&](const Drawn& other) {
+        return other.state.cuts_as(candidate);
+      });
+      if (!is_known && !candidate.labels.whole()) all.push_back({candidate, true});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Drawn& a, const Drawn& b) {
+    return a.state.seconds < b.state.seconds;
+  });
+  const size_t plans = std::min(flags.plans, all.size());
+  std::vector<Drawn> some;
+  for (size_t k = 0; k < plans; ++k) some.push_back(all[k * all.size() / plans]);
+  return some;
+}
+
+void print_correlation(const char* whose, const std::vector<double>& estimated,
+                       const std::vector<double>& planned) {
+  if (estimated.size() > 2)
+    fmt::print("rank correlation of {} {}: {:.3f}\n", estimated.size(), whose,
+               spearman(estimated, planned));
+}
+
+// Plans of these, beside what was said of them.
+void plan_all(const Flags& flags, const ir::Graph& forward, const ir::Graph& step,
+              const pipeline::OptimizeOptions& options, const std::vector<Drawn>& states) {
+  std::vector<double> estimated, planned, estimated_by_search, planned_by_search;
+  for (const auto& [state, is_beside] : states) {
+    pipeline::OptimizeOptions made = options;
+    made.split = state.labels;
+    made.starts = state.starts;
+    const auto plan = pipeline::optimize(forward, made);
+    const std::string labels = fission::print(state.labels);
+    if (!plan) {
+      fmt::print("  {:.4f} ms estimated, no plan: {}: {}\n", 1e3 * state.seconds, labels,
+                 plan.error().message.substr(0, 160));
+      continue;
+    }
+    const double seconds = plan->plan.claims.predicted_seconds;
+    estimated.push_back(state.seconds), planned.push_back(seconds);
+    if (!is_beside)
+      estimated_by_search.push_back(state.seconds), planned_by_search.push_back(seconds);
+    fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}{}\n", 1e3 * state.seconds,
+               1e3 * seconds, labels, is_beside ? " (beside the search)" : "");
+    const Kinds kinds = kinds_of(step, state.labels, plan->plan, options.device);
+    print_once(kinds, state.seconds, seconds);
+    if (flags.kinds) print_kinds(kinds);
+  }
+  print_correlation("plans", estimated, planned);
+  print_correlation("that the search judged", estimated_by_search, planned_by_search);
+}
+
 void measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
   pipeline::OptimizeOptions options = options_of(flags);
-  const ir::Graph step = value_or_exit(autodiff::make_training_graph(forward, *options.training));
-  const auto peak = pipeline::peak_as_given(step, options.device.alignment_bytes);
+  const plan::Claims once = value_or_exit(pipeline::optimize(forward, options)).plan.claims;
+  const ir::Graph step = value_or_exit(pipeline::step_to_cut(forward, options));
   options.budget_bytes =
-      static_cast<int64_t>(flags.ratio * static_cast<double>(value_or_exit(peak)));
-  fmt::print("{} within {} of its memory: ", flags.model, flags.ratio);
+      static_cast<int64_t>(flags.ratio * static_cast<double>(once.peak_before_bytes));
+  fmt::print("{}, {} MiB, {} of its memory, each op once {:.4f} ms: ", flags.model,
+             *options.budget_bytes >> 20, flags.ratio, 1e3 * once.predicted_seconds);
   const double begin = cpu_seconds();
   pipeline::LabelSearchTuning tuning;
   tuning.levels = flags.levels;
@@ -202,31 +323,7 @@ void measure(const Flags& flags) {
   if (flags.stages) print_stages(step, options, tuning);
   if (flags.mutations) print_mutations(step, options, tuning);
   if (flags.plans == 0) return;
-  auto once = options;
-  once.budget_bytes.reset();
-  fmt::print("  each op once {:.4f} ms\n",
-             1e3 * value_or_exit(pipeline::optimize(forward, once)).plan.claims.predicted_seconds);
-  std::vector<double> estimated, planned;
-  const size_t plans = std::min(flags.plans, fitting);
-  for (size_t k = 0; k < plans; ++k) {
-    const pipeline::Candidate& candidate = candidates[k * fitting / plans];
-    pipeline::OptimizeOptions made = options;
-    made.split = candidate.labels;
-    made.starts = candidate.starts;
-    const auto plan = pipeline::optimize(forward, made);
-    if (!plan) {
-      fmt::print("  {:.4f} ms estimated, no plan: {}: {}\n", 1e3 * candidate.seconds,
-                 fission::print(candidate.labels), plan.error().message.substr(0, 160));
-      continue;
-    }
-    estimated.push_back(candidate.seconds);
-    planned.push_back(plan->plan.claims.predicted_seconds);
-    fmt::print("  {:.4f} ms estimated, {:.4f} ms planned: {}\n", 1e3 * estimated.back(),
-               1e3 * planned.back(), fission::print(candidate.labels));
-  }
-  if (estimated.size() > 2)
-    fmt::print("rank correlation of {} plans: {:.3f}\n", estimated.size(),
-               spearman(estimated, planned));
+  plan_all(flags, forward, step, options, drawn(flags, step, options, candidates));
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Memory against time on the workloads of MAGIS's evaluation (table 2 of its paper), in one cost model and one simulator: Lowtide's.
 
-    magis.py [--models NAME ...] [--ratios R ...] [--rows GROUP ...] [--figures [N ...]] [--least WAY ... | --no-least] [--effort E]
-             [--time-limit S] [--cost-model roofline|tiles|published] [--json FILE] [--merge FILE ...] [--svg FOLDER]
+    magis.py [--models NAME ...] [--ratios R ...] [--rows GROUP|ROW ...] [--figures [N ...]]
+             [--least WAY ... | --no-least] [--effort E] [--time-limit S]
+             [--cost-model roofline|tiles|published] [--json FILE] [--merge FILE ...] [--svg FOLDER]
+    magis.py --nasnet [SEED ...] [...]
 
 Training steps with SGD in f32, predicted for an RTX 3090 (`--device rtx3090`); nothing runs. Each table says by which costs: the device's
 roofline, or products in whole waves of output tiles, or `published`: see below. Ratio 1 is the peak of the unsplit step in program order,
@@ -14,6 +16,10 @@ nothing in place. Within each ratio of it the rows, in groups:
                with moves to the host. Their bytes are those of a peak, without addresses; ours are arenas.
     levers     recompute alone, moves alone, both
     auto       parts that the search chooses (`--split auto`), with recompute; and with moves, too: all levers
+
+--rows takes names of rows, too, as in "n=4" or "pofo, swap". `--nasnet` plans random networks that
+resemble NASNet (seeds 0 to 5) within .4 and .2 and for the least memory within 10 and 5 percent,
+and prints them as one table; flags that are given change that.
 
 A cell is the extra time in percent of the unsplit step with each op once, then in brackets what its plan proves for steps in so many
 parts; "*": nothing is recomputed; "<floor": proven impossible; "-": none found. A number of parts whose plan without a budget fits is not
@@ -30,7 +36,8 @@ stays as predicted. No bound holds by such costs. There the least ratio is bisec
 Figures of the paper, after the tables (`--figures` alone: none): 9 least memory and 10 overhead, ours, published methods' and as the paper
 has them; 11 whole curves; 12 ViT's micro-batches planned by POFO; 13 how many levels the search for labels has; 14 an edit's view against
 one made from nothing on random networks; 15 states a second by stage. 13 to 15 run the benchmark programs of the build. `--svg` draws
-11 and 12. Pieces made with --json are put together by --merge, which plans nothing.
+10 to 12. Behind each figure stand the commands that made it. Pieces made with --json are put
+together by --merge, which plans nothing.
 
 How long one waits for a first plan within a budget, and for the last, is printed behind the tables. A plan's search is limited by counted
 work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half as long again and was killed. Some hours.
@@ -49,7 +56,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
+import magis_commands  # noqa: E402
 import magis_figures  # noqa: E402
+import magis_nasnet  # noqa: E402
 from lowtide import finish, table  # noqa: E402
 from magis_cells import Cell, Planner, Settings, is_method, least_found, least_of_method  # noqa: E402
 from magis_published import MAGIS, MAGIS_LEAST, PROTOTYPE, PROTOTYPE_LEAST, PUBLISHED_TARGETS  # noqa: E402
@@ -218,17 +227,21 @@ def print_waits(outcomes: dict[str, Outcome]) -> None:
         table(["", "plans", "first", f"above {FIRST_WANTED} s", "last", f"above {LAST_WANTED} s"], rows)
 
 
-def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict[str, Outcome], figures: dict) -> None:
+def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict[str, Outcome],
+               figures: dict, commands: magis_commands.Commands) -> None:
     content = {name: {"least": o.least, "cells": [dataclasses.asdict(c) for c in o.cells]} for name, o in outcomes.items()}
     path.write_text(json.dumps({"effort": arguments.effort, "cost_model": arguments.cost_model, "ratios": arguments.ratios,
-                                "workloads": content, "figures": figures}, indent=1) + "\n")
+                                "commands": commands, "workloads": content,
+                                "figures": figures}, indent=1) + "\n")
 
 
-def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
+def merge(arguments: argparse.Namespace
+          ) -> tuple[dict[str, Outcome], dict, magis_commands.Commands]:
     """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's. What was bisected
     in some of them is found again among the plans of all."""
     outcomes: dict[str, Outcome] = {}
     figures: dict = {}
+    commands: magis_commands.Commands = {}
     models = set()
     for path in arguments.merge:
         piece = json.loads(path.read_text())
@@ -236,6 +249,7 @@ def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
         arguments.effort = piece["effort"]
         arguments.ratios = sorted({*arguments.ratios, *piece["ratios"]}, reverse=True)
         figures.update(piece["figures"])
+        magis_commands.add(commands, piece.get("commands", {}))
         for name, content in piece["workloads"].items():
             outcome = outcomes.setdefault(name, Outcome([], {}))
             cells = [Cell(**c) for c in content["cells"]]
@@ -248,55 +262,89 @@ def merge(arguments: argparse.Namespace) -> tuple[dict[str, Outcome], dict]:
     if len(models) > 1:
         sys.exit(f"bench/magis.py: --merge: the files have different cost models: {', '.join(sorted(models))}")
     arguments.cost_model = models.pop()
-    return outcomes, figures
+    return outcomes, figures, commands
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=list(EVERYTHING), metavar="NAME", help=", ".join(EVERYTHING))
     parser.add_argument("--ratios", nargs="+", type=float, metavar="R", help="of the peak in program order")
-    parser.add_argument("--rows", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("--figures", nargs="*", type=int, choices=FIGURES, default=list(FIGURES), metavar="N", help="of the paper, 9 to 15")
+    parser.add_argument("--nasnet", nargs="*", type=int, choices=magis_nasnet.SEEDS, metavar="SEED",
+                        help="random networks that resemble NASNet, 0 to 9, in one table")
+    parser.add_argument("--rows", nargs="+", choices=[*GROUPS, *BY_NAME], metavar="GROUP",
+                        help=f"{', '.join(GROUPS)}, or single rows")
+    parser.add_argument("--figures", nargs="*", type=int, choices=FIGURES, metavar="N",
+                        help="of the paper, 9 to 15")
     parser.add_argument("--effort", type=float, default=2, help="of each plan, about in seconds of one core")
     parser.add_argument("--time-limit", type=float, default=15, help="of each plan, in seconds")
     parser.add_argument("--cost-model", choices=("roofline", "tiles", "published"), default="roofline", help="what predicts kernels' times")
-    parser.add_argument("--least", nargs="+", choices=WAYS_TO_LEAST, default=list(WAYS_TO_LEAST), metavar="WAY",
+    parser.add_argument("--least", nargs="+", choices=WAYS_TO_LEAST, metavar="WAY",
                         help="how least ratios are looked for: auto, by --slowdown; parts, by bisection")
     parser.add_argument("--no-least", action="store_true", help="not at all")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all plans' figures, written after each workload")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="tables from files of --json; nothing is planned")
-    parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER", help="draws figures 11 and 12 there")
+    parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER",
+                        help="draws figures 10 to 12 there")
     arguments = parser.parse_args()
-    if arguments.merge and arguments.models:
-        parser.error("--merge plans nothing; --models has no use")
-    arguments.ratios = arguments.ratios or ([] if arguments.merge else list(RATIOS))
+    if arguments.merge and (arguments.models or arguments.nasnet is not None):
+        parser.error("--merge plans nothing; --models and --nasnet have no use")
+    if arguments.nasnet is not None:
+        if arguments.models:
+            parser.error("--nasnet names its networks; --models has no use")
+        magis_nasnet.fill(arguments)
+    fill(arguments)
     return arguments
+
+
+def fill(arguments: argparse.Namespace) -> None:
+    """What no flag says."""
+    if arguments.ratios is None:
+        arguments.ratios = [] if arguments.merge else list(RATIOS)
+    if arguments.rows is None:
+        arguments.rows = list(GROUPS)
+    if arguments.figures is None:
+        arguments.figures = list(FIGURES)
+    if arguments.least is None:
+        arguments.least = list(WAYS_TO_LEAST)
+    if arguments.models is None and not arguments.merge:
+        arguments.models = default_names()
+
+
+def plan_all(arguments: argparse.Namespace, broken: list[str]) -> tuple[dict[str, Outcome], dict]:
+    """Tells of each workload as soon as it is planned."""
+    outcomes: dict[str, Outcome] = {}
+    for name in arguments.models:
+        outcomes[name] = plan_workload(name, arguments, broken)
+        print_rows(name, outcomes[name], arguments.ratios, arguments.cost_model)
+        if arguments.json:
+            write_json(arguments.json, arguments, outcomes, {}, commands_of(arguments))
+    settings = Settings(arguments.effort, arguments.time_limit, arguments.cost_model)
+    figures = magis_figures.measure(arguments.figures, list(outcomes), arguments.ratios, settings,
+                                    broken)
+    return outcomes, figures
+
+
+def commands_of(arguments: argparse.Namespace) -> magis_commands.Commands:
+    return {magis_commands.command_of(arguments): arguments.models}
 
 
 def main() -> int:
     arguments = parse()
     broken: list[str] = []
-    outcomes: dict[str, Outcome] = {}
-    figures: dict = {}
     if arguments.merge:
-        outcomes, figures = merge(arguments)
-    else:
-        for name in arguments.models or default_names():
-            outcomes[name] = plan_workload(name, arguments, broken)
-            print_rows(name, outcomes[name], arguments.ratios, arguments.cost_model)
-            if arguments.json:
-                write_json(arguments.json, arguments, outcomes, figures)
-        settings = Settings(arguments.effort, arguments.time_limit, arguments.cost_model)
-        figures = magis_figures.measure(arguments.figures, list(outcomes), arguments.ratios, settings, broken)
-    if arguments.merge:
+        outcomes, figures, commands = merge(arguments)
         for name, outcome in outcomes.items():
             print_rows(name, outcome, arguments.ratios, arguments.cost_model)
+    else:
+        outcomes, figures = plan_all(arguments, broken)
+        commands = commands_of(arguments)
     if arguments.json:
-        write_json(arguments.json, arguments, outcomes, figures)
+        write_json(arguments.json, arguments, outcomes, figures, commands)
     for name, outcome in outcomes.items():
         check_levers(name, outcome, arguments.ratios, broken)
     print_least(outcomes, arguments.cost_model, broken)
-    magis_figures.print_all(arguments.figures, outcomes, figures, LIMITS)
+    magis_nasnet.print_table(outcomes, arguments.ratios)
+    magis_figures.print_all(arguments.figures, outcomes, figures, LIMITS, commands)
     if arguments.svg:
         magis_figures.draw_all(arguments.svg, arguments.figures, outcomes, figures)
     if arguments.cost_model == "roofline":  # by which the prototype's plans are

@@ -13,7 +13,7 @@ process each): the peak with scratch; `compile` is what its first step takes. `-
 Lowtide's out.
 
 Exit code 1 if a loss of Lowtide's differs from eager mode's (with the torch engine in one bit, with --split by more than
-rounding; with the native one by more than rounding, or than dropout's other masks do), an allocation was not where the plan has it, a peak is
+rounding; with the native one, whose steps begin at eager mode's parameters, by more than rounding, or than dropout's other masks do), an allocation was not where the plan has it, a peak is
 above the plan's (of the torch engine), an arena above its budget, or above that of a larger budget.
 """
 
@@ -54,6 +54,16 @@ def same(loss: torch.Tensor, wanted: torch.Tensor, arguments: argparse.Namespace
     return abs(float(loss / wanted) - 1) < (MASKS if drops else ROUNDING)
 
 
+def take_over(model: torch.nn.Module, optimizer: torch.optim.Optimizer, eager: torch.nn.Module,
+              its: torch.optim.Optimizer) -> None:
+    """Eager mode's parameters, buffers and state. The native engine's are equal up to rounding, and where a gradient is
+    nothing but rounding Adam moves a whole learning rate by its sign: after a step two runs are two networks."""
+    model.load_state_dict(eager.state_dict())
+    for mine, other in zip(model.parameters(), eager.parameters(), strict=True):
+        for key, value in its.state.get(other, {}).items():
+            optimizer.state[mine][key].copy_(value)
+
+
 def begin_to_count(step: Any) -> None:
     """The arena of the torch engine is watched; of the native one nothing is PyTorch's."""
     arena = step._now.arena if step.engine == "torch" else None
@@ -85,6 +95,8 @@ def row(name: str, budget: str, arguments: argparse.Namespace, broken: list[str]
     begin_to_count(step)
     mine, theirs, shares, peak = [], [], [], 0
     for k in range(arguments.steps + 1):
+        if arguments.engine == "native":
+            take_over(case.model, optimizer, other.model, eager)
         marks = [time.process_time()]
         seconds, loss = timed(lambda: step(case.batch), k)
         marks.append(time.process_time())

@@ -210,6 +210,9 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
           "under a budget: buffers may move to this slow tier of the device (host, file); or "
           "to several, the best first, with the room in them, as in host=2GiB,file")
       ->type_name("TIER[=BYTES],...");
+  command->add_flag_callback(
+      "--no-swap-residents", [&options] { options.swap_residents = false; },
+      "parameters, optimizer state and batch stay; what the step makes may move");
   command
       ->add_option("--link", flags.link,
                    "speed of the way to the slow tier, as in 12GiB/s; default: the device's")

@@ -57,8 +57,8 @@ class Counter:
         source = ROOT / "tests/python/counting_allocator.cpp"
         with tempfile.TemporaryDirectory() as folder:
             made = pathlib.Path(folder) / "counting.so"
-            command = addresses._command(addresses.compiler() or ["c++"], made)
-            subprocess.run([str(source) if part == str(addresses.SOURCE) else part for part in command], check=True)
+            command = addresses._command(addresses.compiler() or ["c++"], "cpu", made)
+            subprocess.run([str(source) if part == str(addresses._source("cpu")) else part for part in command], check=True)
             self.library = ctypes.CDLL(str(made))
         self.library.count_begin.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
         for name in ("count_peak", "count_outside_peak", "count_reach"):

@@ -55,10 +55,16 @@ class Cell:
         star = "" if self.reruns else "*"
         star += "~" if self.is_cut else ""
         row = BY_NAME.get(self.row)
+        extra = f"{tenths(self.extra)}{star}"
         if row and row.method:
-            return f"{self.extra:.1f}{star}"
+            return extra
         parts = f" n={self.parts}" if self.split == "auto" else ""
-        return f"{self.extra:.1f}{star} [{self.bound:.1f}]{parts}" if self.bound is not None else f"{self.extra:.1f}{star}{parts}"
+        return f"{extra} [{tenths(self.bound)}]{parts}" if self.bound is not None else extra + parts
+
+
+def tenths(percent: float) -> str:
+    """Rounding to -0.0 is nothing."""
+    return f"{round(percent, 1) + 0.0:.1f}"
 
 
 @dataclasses.dataclass
@@ -79,6 +85,7 @@ class Planner:
         self.name, self.workload, self.settings, self.broken = name, workload, settings, broken
         self.cells: list[Cell] = []
         self.problems: dict[bool, pathlib.Path] = {}
+        self.whole: Cell | None = None
         self.whole = self.plan("order only", "1", None)
         if self.whole.extra is None:
             sys.exit(f"bench/magis.py: {name} has no plan without a budget: {self.whole.refusal}")
@@ -136,7 +143,10 @@ class Planner:
         return cell
 
     def fill(self, cell: Cell, plan: dict, budget: int | None) -> None:
-        once = plan.get("whole_once_seconds") or plan["once_seconds"]
+        """Extra time is over the unsplit step as it is planned without a budget: a rewrite that a
+        plan found takes its own unsplit step down, too."""
+        own = plan.get("whole_once_seconds") or plan["once_seconds"]
+        once = self.whole.once_seconds if self.whole else own
         cell.extra = 100 * (plan["predicted_step_seconds"] / once - 1)
         cell.bound = 100 * (plan["lower_bound_seconds"] / once - 1)
         cell.parts = ",".join(re.findall(r"(?:^|:)(\d+)(?=,|$)", plan.get("split", "1")))
@@ -204,7 +214,7 @@ class Planner:
 
     def fill_rows(self, groups: list[str], ratios: list[float]) -> None:
         for row in ROWS:
-            if row.group in groups:
+            if row.group in groups or row.name in groups:
                 for ratio in ratios:
                     self.cell(row, ratio)
 

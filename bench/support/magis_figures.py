@@ -1,16 +1,20 @@
-"""Figures 9 to 15 of MAGIS's paper as tables for bench/magis.py, with the paper's own numbers beside them; 11 and 12 also as pictures.
+"""Figures 9 to 15 of MAGIS's paper as tables for bench/magis.py, with the paper's own numbers
+beside them; 10 to 12 also as pictures.
 
-9 to 11 come from the plans of the tables. 12 to 15 are measured here: `measure` returns plain data, which --json keeps.
+9 to 11 come from the plans of the tables. 12 to 15 are measured here: `measure` returns plain data,
+which --json keeps. Behind each stands what it was made by, and whose times they are.
 """
 
 import json
+import math
 import pathlib
 import re
 import subprocess
-from xml.sax.saxutils import escape
 
+import magis_pictures
 from lowtide import BUILD, SCRATCH, lowtide, table
-from magis_cells import Settings
+from magis_cells import Settings, tenths
+from magis_commands import Commands, told
 from magis_published import ABLATION, BASELINES_LEAST, CURVES, MAGIS_LEAST, OVERHEADS, POFO_IN_PARTS
 from magis_rows import METHODS, ROWS
 from magis_workloads import EVERYTHING
@@ -21,7 +25,6 @@ ABLATED = ("bert", (2, 4, 8))      # of figure 13: the workload, levels
 NETWORKS = range(10)               # of figure 14: seeds
 STAGES_OF = "vit"                  # of figure 15
 SHOWN = ("order only", "chen", "dtr", "xla", "pofo", "xla, swap", "pofo, swap", "recompute", "recompute, swap", "auto", "auto, swap")
-COLOURS = ("#888888", "#b8860b", "#2e8b57", "#8b4513", "#6a5acd", "#cd853f", "#9370db", "#4682b4", "#1e90ff", "#dc143c", "#ff69b4", "#000000")
 
 
 def measure(figures: list[int], names: list[str], ratios: list[float], settings: Settings, broken: list[str]) -> dict:
@@ -105,7 +108,8 @@ def edits(broken: list[str]) -> list[str]:
 
 # Tables.
 
-def print_all(figures: list[int], outcomes: dict, measured: dict, limits: tuple[int, ...]) -> None:
+def print_all(figures: list[int], outcomes: dict, measured: dict, limits: tuple[int, ...],
+              commands: Commands) -> None:
     for figure in figures:
         if figure == 9:
             print_least_memory(outcomes, limits)
@@ -114,7 +118,28 @@ def print_all(figures: list[int], outcomes: dict, measured: dict, limits: tuple[
         elif figure == 11:
             print_curves(outcomes)
         elif str(figure) in measured:
-            {12: print_pofo, 13: print_ablation, 14: print_edits, 15: print_stages}[figure](measured[str(figure)], outcomes)
+            printed = {12: print_pofo, 13: print_ablation, 14: print_edits, 15: print_stages}
+            printed[figure](measured[str(figure)], outcomes)
+        else:
+            continue
+        if outcomes:
+            print_origin(figure, outcomes, commands)
+
+
+def print_origin(figure: int, outcomes: dict, commands: Commands) -> None:
+    """Of 9 to 12 the plans; 13 to 15 are measured by programs, on these networks."""
+    names = {12: ["vit"], 13: [ABLATED[0]], 15: [STAGES_OF]}.get(figure, list(outcomes))
+    costs = next(iter(outcomes.values())).whole().costs
+    print(f"  figure {figure}: times by the {costs}")
+    lines = told(commands, names)
+    if figure in (13, 15):
+        levels = " --levels L --plans 4" if figure == 13 else " --stages --plans 0"
+        ratios = MEMORY_LIMITS if figure == 13 else (0.4,)
+        lines = [f"bench_labels {names[0]}.onnx --ratio {ratio:g}{levels}" for ratio in ratios]
+    elif figure == 14:
+        lines = [f"bench_edits --networks nasnet{NETWORKS[0]}.onnx ... nasnet{NETWORKS[-1]}.onnx"]
+    for line in lines:
+        print(f"  by {line}")
 
 
 def print_least_memory(outcomes: dict, limits: tuple[int, ...]) -> None:
@@ -134,25 +159,43 @@ def print_least_memory(outcomes: dict, limits: tuple[int, ...]) -> None:
 
 
 def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return "-" if value is None else tenths(value)
+
+
+def overheads(outcomes: dict, ratio: float) -> tuple[list[str], dict[str, list[float | None]]]:
+    """The workloads that have plans within the ratio, and by row the extra time of each; NaN where
+    nobody asked, None where there is no plan."""
+    names = [n for n, outcome in outcomes.items() if outcome.extras(ratio)]
+    extras = {n: outcomes[n].extras(ratio) for n in names}
+    rows: dict[str, list[float | None]] = {}
+    for row in SHOWN[1:]:  # an order alone keeps none of the limits
+        if any(row in extras[n] for n in names):
+            rows[row] = [extras[n].get(row, math.nan) for n in names]
+    best = []
+    for name in names:
+        asked = [e for row, e in extras[name].items() if row.startswith("n=")]
+        found = [e for e in asked if e is not None]
+        best.append(min(found, default=None) if asked else math.nan)
+    rows["best micro-batches"] = best
+    for who, known in OVERHEADS.items():
+        at = MEMORY_LIMITS.index(ratio)
+        rows[f"paper: {who}"] = [known[n][at] if n in known else math.nan for n in names]
+    return names, {who: row for who, row in rows.items() if any(map(is_asked, row))}
+
+
+def is_asked(extra: float | None) -> bool:
+    return extra is None or not math.isnan(extra)
 
 
 def print_overheads(outcomes: dict) -> None:
-    for k, ratio in enumerate(MEMORY_LIMITS):
-        names = [n for n, outcome in outcomes.items() if outcome.extras(ratio)]
-        if not names:
-            continue
-        print(f"\nfigure 10: extra time in percent within {100 * ratio:g} % of memory (the paper's are measured; -: no plan)")
-        rows = []
-        for row in SHOWN:
-            extras = [outcomes[n].extras(ratio) for n in names]
-            if any(row in e for e in extras):
-                rows.append([row, *(percent(e[row]) if row in e else "" for e in extras)])
-        best = [[e for r, e in outcomes[n].extras(ratio).items() if r.startswith("n=") and e is not None] for n in names]
-        if any(best):
-            rows.append(["best micro-batches", *(percent(min(b, default=None)) for b in best)])
-        rows += [[f"paper: {who}", *(percent(known[n][k]) if n in known else "" for n in names)] for who, known in OVERHEADS.items()]
-        table(["extra %", *names], rows)
+    for ratio in MEMORY_LIMITS:
+        names, rows = overheads(outcomes, ratio)
+        if names:
+            print(f"\nfigure 10: extra time in percent within {100 * ratio:g} % of memory (the "
+                  "paper's are measured; -: no plan)")
+            cells = [[who, *(percent(e) if is_asked(e) else "" for e in row)]
+                     for who, row in rows.items()]
+            table(["extra %", *names], cells)
 
 
 def curves_of(name: str, outcome) -> dict[str, list[tuple[float, float]]]:
@@ -180,7 +223,7 @@ def pareto(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def print_points(curves: dict[str, list[tuple[float, float]]]) -> None:
     for who, points in curves.items():
-        print(f"  {who}: " + " ".join(f"({ratio:.3f}, {extra:.1f})" for ratio, extra in points))
+        print(f"  {who}: " + " ".join(f"({ratio:.3f}, {tenths(extra)})" for ratio, extra in points))
 
 
 def print_curves(outcomes: dict) -> None:
@@ -226,41 +269,23 @@ def print_stages(lines: list[str], outcomes: dict) -> None:
 
 # Pictures.
 
-WIDTH, HEIGHT, LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 760, 440, 60, 40, 480, 340
-MOST_EXTRA = 60  # percent that are drawn
-
-
 def draw_all(folder: pathlib.Path, figures: list[int], outcomes: dict, measured: dict) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if 11 in figures:
-        for name, outcome in outcomes.items():
-            (folder / f"figure_11_{name}.svg").write_text(drawing(f"{name}: memory against time", curves_of(name, outcome)))
+    for ratio in MEMORY_LIMITS if 10 in figures else ():
+        names, rows = overheads(outcomes, ratio)
+        if names:
+            title = f"extra time within {100 * ratio:g} % of memory"
+            path = folder / f"figure_10_{100 * ratio:g}.svg"
+            path.write_text(magis_pictures.bars(title, names, asked_of_all(rows)))
+    for name, outcome in outcomes.items() if 11 in figures else ():
+        drawn = magis_pictures.lines(f"{name}: memory against time", curves_of(name, outcome))
+        (folder / f"figure_11_{name}.svg").write_text(drawn)
     if 12 in figures and "12" in measured:
-        (folder / "figure_12.svg").write_text(drawing("ViT: POFO on micro-batches", measured["12"] | with_auto(outcomes)))
+        drawn = magis_pictures.lines("ViT: POFO on micro-batches",
+                                     measured["12"] | with_auto(outcomes))
+        (folder / "figure_12.svg").write_text(drawn)
 
 
-def drawing(title: str, curves: dict[str, list[tuple[float, float]]]) -> str:
-    """Lines through points, with a legend."""
-    most = min(MOST_EXTRA, max([10.0, *(extra for points in curves.values() for _, extra in points)]))
-    least = min(0.0, *(extra for points in curves.values() for _, extra in points), 0.0)
-
-    def place(ratio: float, extra: float) -> tuple[float, float]:
-        return LEFT + PLOT_WIDTH * min(ratio, 1.05) / 1.05, TOP + PLOT_HEIGHT * (most - min(extra, most)) / (most - least)
-
-    def text(x: float, y: float, words: str, anchor: str = "middle") -> str:
-        return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">',
-             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>', text(LEFT + PLOT_WIDTH / 2, 22, title)]
-    for step in range(6):
-        x, y = place(step / 5, 0)[0], place(0, least + step * (most - least) / 5)[1]
-        parts.append(f'<path d="M{x:.1f} {TOP}V{TOP + PLOT_HEIGHT}M{LEFT} {y:.1f}H{LEFT + PLOT_WIDTH}" stroke="#dddddd"/>')
-        parts += [text(x, TOP + PLOT_HEIGHT + 16, f"{step / 5:g}"), text(LEFT - 6, y + 4, f"{least + step * (most - least) / 5:.0f}", "end")]
-    parts += [text(LEFT + PLOT_WIDTH / 2, HEIGHT - 22, "share of the peak in program order"), text(LEFT - 6, TOP - 8, "extra %", "end")]
-    for index, (who, points) in enumerate(curves.items()):
-        colour, y = COLOURS[index % len(COLOURS)], TOP + 10 + 18 * index
-        places = [place(*point) for point in sorted(points)]
-        parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="2.5" fill="{colour}"/>' for px, py in places]
-        parts += [f'<rect x="{LEFT + PLOT_WIDTH + 16}" y="{y - 8}" width="14" height="4" fill="{colour}"/>',
-                  text(LEFT + PLOT_WIDTH + 36, y - 2, who, "start")]
-    return "\n".join([*parts, "</svg>"]) + "\n"
+def asked_of_all(rows: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """A bar that nobody asked for is no plan that was not found: rows with such are left out."""
+    return {who: row for who, row in rows.items() if all(map(is_asked, row))}

@@ -103,8 +103,8 @@ struct PlanOptions {
   bool more_levers = true;  // Plan::make, where no option speaks of them: docs/formats.md
   // Under a budget: ops may run again; buffers may move to slow memory, if `swap` names a slow tier
   // of the device profile or `link` gives its speed ("host=2GiB,file": the best tier first).
-  bool recompute = true;
-  bool reorder = true;        // off: ops stay in the given order
+  bool recompute = true, swap_residents = true;  // parameters, state and batch may move, too
+  bool reorder = true;                           // off: ops stay in the given order
   bool pieces = true;         // a Concat copies nothing whose operands can lie where they belong
   bool strided_views = true;  // nor a Transpose, Expand or Slice, where that costs nothing
   bool sums = true;           // what contributes to a sum of gradients may come in any order

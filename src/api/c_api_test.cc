@@ -44,7 +44,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
           "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
           "cuts": ["layer*:m:4"], "split": "auto", "no_mutations": ["lift"],
           "query_blocks": 7, "strided_views": false,
-          "swap": "host", "link_bytes_per_second": 2e9, "effort": 0.5,
+          "swap": "host", "swap_residents": false, "link_bytes_per_second": 2e9, "effort": 0.5,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
   ASSERT_TRUE(planning) << planning.error().message;
   EXPECT_TRUE(planning->train);
@@ -75,6 +75,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->query_blocks, 7);
   EXPECT_FALSE(planning->strided_views);
   EXPECT_EQ(planning->swap, "host");
+  EXPECT_FALSE(planning->swap_residents);
   EXPECT_EQ(planning->link_bytes_per_second, 2e9);
   EXPECT_EQ(planning->effort, 0.5);
   EXPECT_EQ(planning->threads, 3);

@@ -207,6 +207,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .integer("query_blocks", options.query_blocks)
       .boolean("strided_views", options.strided_views)
       .word("swap", options.swap)
+      .boolean("swap_residents", options.swap_residents)
       .above_zero("link_bytes_per_second", options.link_bytes_per_second)
       .above_zero("effort", options.effort)
       .not_below_zero("prove", options.prove)

@@ -284,6 +284,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options,
   result.schedule.remat.limits = limits.with_units(units);
   if (!options.reorder) keep_given_order(result);
   result.schedule.swap.limits.max_units = units;
+  result.schedule.swap.spans.residents = options.swap_residents;
   if (options.progress)
     result.progress = [report = options.progress](const plan::Progress& p) {
       report({p.budget_bytes, p.seconds, p.peak_bytes, p.lower_bound_seconds, p.share,

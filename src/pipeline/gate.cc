@@ -105,8 +105,9 @@ std::string print(const OptimizeOptions& options) {
                       options.order.limits.max_seconds);
   text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",
                       options.pack.limits.max_units, options.pack.threads, options.pack_retries);
-  text += fmt::format("reorder {}\nrecompute {}\ntransfers {}\n", options.schedule.remat.reorder,
-                      options.schedule.recompute, options.schedule.transfers);
+  text += fmt::format("reorder {}\nrecompute {}\ntransfers {}\nswap_residents {}\n",
+                      options.schedule.remat.reorder, options.schedule.recompute,
+                      options.schedule.transfers, options.schedule.swap.spans.residents);
   text += fmt::format("schedule_seed {}\nschedule_max_units {}\nschedule_threads {}\n",
                       options.schedule.remat.seed, options.schedule.remat.limits.max_units,
                       options.schedule.remat.threads);

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -439,6 +440,62 @@ def test_the_least_ratio_of_pieces_is_that_of_all_their_plans(tmp_path):
         pieces[-1].write_text(json.dumps(content))
     merged = run_magis("--merge", *pieces, "--figures")
     assert "least ratios: without moves 0.350 (+10 %), 0.450 (+5 %); swap 0.290 (+10 %), 0.290 (+5 %)" in merged.stdout, merged.stdout + merged.stderr
+
+
+def test_random_networks_are_one_table(tmp_path):
+    pytest.importorskip("onnx")
+    step = {**GOOD_STEP, "predicted_step_seconds": 1.0, "lower_bound_seconds": 1.0}
+    in_time = {**step, "predicted_step_seconds": 1.05, "arena_bytes": 80}
+    in_parts = {**step, "predicted_step_seconds": 1.02, "arena_bytes": 40, "split": "4"}
+    whole = {**step, "arena_bytes": 180, "with": {"--slowdown": in_time, "--budget": in_parts}}
+    result = bench(tmp_path, "magis", {"plan": (0, whole)}, "--nasnet", "0", "3")
+    assert result.returncode == 0, result.stdout + result.stderr
+    table = result.stdout.split("random networks,")[1].splitlines()
+    assert [line.split()[0] for line in table[3:5]] == ["nasnet0", "nasnet3"]
+    cells = [cell.strip() for cell in table[3].split("  ") if cell.strip()]
+    parts = ["- / - / -", "2.0 [0.0]", "2.0 [0.0] n=4", "2.0 [0.0] n=4"]  # no micro-batches fit
+    assert cells == ["nasnet0", "3", "1000.0", "0.00", "0.900", *parts, *parts, "0.200", "0.200"]
+    refused = run_magis("--nasnet", "--models", "vit")
+    assert refused.returncode == 2 and "--nasnet names its networks" in refused.stderr
+
+
+def test_what_is_switched_off_stands_beside_all(tmp_path):
+    pytest.importorskip("onnx")
+    slower = {**GOOD_STEP, "predicted_step_seconds": 1.25}
+    names = {"says": "lowtide: there is no '?' (known: swap, lift)"}
+    answer = {**GOOD_STEP, "with": {"--no-mutation": slower, "?": names}}
+    asked = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "rewrites")
+    result = bench(tmp_path, "levers", {"plan": (0, answer)}, *asked, with_data=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    split = [re.split("  +", line) for line in result.stdout.splitlines()]
+    rows = {cells[0]: cells[1] for cells in split if len(cells) == 2}
+    assert rows["--no-mutation swap"] == rows["--no-mutation lift"] == "+15.00"
+    assert rows["--no-rewrite swap"] == rows["--no-pieces"] == "0"
+    assert rows["auto"] == "10.00 % (1)"
+    too_large = {**answer, "arena_bytes": 101}
+    broken = bench(tmp_path, "levers", {"plan": (0, too_large)}, *asked, with_data=False)
+    assert broken.returncode == 1 and "the budget has 100" in broken.stdout
+
+
+def test_commands_of_pieces_are_told_once():
+    sys.path[:0] = [str(ROOT / "bench/support")]
+    import magis_commands
+    commands: dict[str, list[str]] = {}
+    magis_commands.add(commands, {"--rows auto": ["vit"]})
+    magis_commands.add(commands, {"--rows auto": ["bert", "vit"], "--rows order": ["unet"]})
+    told = magis_commands.told(commands, ["vit", "bert", "btlm"])
+    assert told == ["bench/magis.py --models vit bert --rows auto"]
+
+
+def test_bars_say_what_has_no_plan_and_what_is_above_the_picture():
+    sys.path[:0] = [str(ROOT / "bench/support")]
+    import magis_pictures
+    rows = {"auto": [10.0, None], "dtr <1>": [400.0, -1.0]}
+    drawn = magis_pictures.bars("t", ["vit", "bert"], rows)
+    found = re.findall(r'<rect [^>]*width="96.0" height="([^"]+)"', drawn)
+    assert [float(height) for height in found] == pytest.approx([55.7, 334.4, 5.6])
+    assert drawn.count(">x</text>") == 1 and drawn.count(">400</text>") == 1
+    assert "dtr &lt;1&gt;" in drawn
 
 
 def test_pieces_are_put_together(tmp_path):

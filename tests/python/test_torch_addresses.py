@@ -26,8 +26,8 @@ def counting(tmp_path_factory):
         pytest.skip("no C++ compiler")
     assert addresses.allocator() is not None, "the planned allocator lies below"
     path = tmp_path_factory.mktemp("counting") / "counting.so"
-    command = addresses._command(addresses.compiler(), path)
-    subprocess.run([str(SOURCE) if part == str(addresses.SOURCE) else part for part in command], check=True)
+    command = addresses._command(addresses.compiler(), "cpu", path)
+    subprocess.run([str(SOURCE) if part == str(addresses._source("cpu")) else part for part in command], check=True)
     library = ctypes.CDLL(str(path))
     library.count_begin.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
     for name in ("count_peak", "count_live", "count_reach"):
@@ -274,7 +274,7 @@ def damage(library, kind):
 
 
 def test_a_damaged_library_in_the_cache_is_built_anew(tmp_path, monkeypatch):
-    kept = cache.load_library(addresses._name()) if addresses.allocator() is not None else None
+    kept = cache.load_library(addresses._name("cpu")) if addresses.allocator() is not None else None
     if kept is None:
         pytest.skip("no C++ compiler")
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))

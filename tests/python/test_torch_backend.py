@@ -60,6 +60,43 @@ def test_a_loop_with_the_backend_is_eager_mode(name):
     assert len(backend.last_plans) == 1
 
 
+def test_batch_norms_are_functional_and_their_statistics_are_copied_into_the_buffers():
+    register()
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)), torch.randn(5, 4)
+    other = copy.deepcopy(model)
+    run = torch.compile(model, backend="lowtide", fullgraph=True, dynamic=False, options=OPTIONS)
+    for _ in range(2):
+        for each in (run, other):
+            each(x).square().sum().backward()
+    for (name, a), (_, b) in zip(model.state_dict().items(), other.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    kinds = [name for name in backend.last_plans[-1].op_names() if "batch_norm" in name and "backward" not in name]
+    assert kinds and all("_native_batch_norm_legit_functional" in name for name in kinds)
+
+
+def test_a_target_mask_is_looked_into_and_breaks_the_graph_unless_it_is_said_to_be_causal(recwarn):
+    register()
+    for causal in (False, True):
+        torch._dynamo.reset()
+        backend.last_plans.clear()
+        model, batch, loss_fn = build("transformer", 0.0)
+        model.causal = causal
+        other = copy.deepcopy(model)
+        run = torch.compile(model, backend="lowtide", dynamic=False, options=OPTIONS)
+        for each, net in ((run, model), (other, other)):
+            loss_fn(each, batch).backward()
+            net.zero = [p.grad for p in net.parameters()]
+        assert all(torch.equal(a, b) for a, b in zip(model.zero, other.zero, strict=True))
+        assert (len(backend.last_plans) == 1) == causal
+        torch._dynamo.reset()
+        whole = torch.compile(model, backend="lowtide", fullgraph=True, dynamic=False, options=OPTIONS)
+        if not causal:
+            with pytest.raises(torch._dynamo.exc.TorchDynamoException, match="[Dd]ata.dependent"):
+                loss_fn(whole, batch)
+
+
 def test_a_budget_is_kept_by_running_ops_again():
     both("unet", OPTIONS)
     best = backend.last_plans[-1].arena_bytes

@@ -21,7 +21,7 @@ LINK = {"swap": "host", "link": "4GiB/s"}
 def equal_seconds(monkeypatch):
     """Every op is measured as half a millisecond, so the plans, and with them what moves when, are the same on any machine."""
     ticks = itertools.count()
-    monkeypatch.setattr("lowtide.pytorch.measure.time", SimpleNamespace(perf_counter=lambda: next(ticks) * 5e-4))
+    monkeypatch.setattr("lowtide.pytorch.devices.time", SimpleNamespace(perf_counter=lambda: next(ticks) * 5e-4))
 
 
 def floor_of(*step, **options):
@@ -107,7 +107,7 @@ def test_running_statistics_that_move_are_kept():
 
 def test_without_the_allocator_values_move_just_so(monkeypatch):
     for user in ("step", "planning"):
-        monkeypatch.setattr(f"lowtide.pytorch.{user}.allocator", lambda: None)
+        monkeypatch.setattr(f"lowtide.pytorch.{user}.allocator", lambda _: None)
     step, *rest = swapped("resnet")
     assert not step.addresses
     assert_equal_steps(step, *rest)
@@ -199,3 +199,29 @@ def test_a_room_too_small_for_what_should_move_is_kept():
     plan = lowtide.plan(model, loss_fn, mine, batch, budget=budget, effort=0.1, swap="host=2MiB", link=4e9)
     slots = [s.slow_address + s.bytes for s in plan.storages() if s.slow_address >= 0]
     assert slots and max(slots) <= 2 << 20
+
+
+class Counted(torch.nn.Module):
+    """Adds to a buffer of its own in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(3))
+        self.register_buffer("sums", torch.zeros(16, 16))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        self.sums.add_(x.detach().T @ x.detach())
+        return x
+
+
+def test_a_buffer_written_in_its_copy_and_a_momentum_that_moves_before_its_first_step():
+    torch.manual_seed(0)
+    model, x = Counted(), torch.randn(16, 16)
+    other, mine, its = twin(model, lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, dampening=0.3))
+    rest = model, mine, other, its, lambda m, batch: m(batch).square().mean(), x
+    step = lowtide.compile_step(model, rest[4], mine, x, budget="50%", effort=0.1, **LINK)
+    names = {step._now.planned.captured.program.storages[s].name for s in step._now.code.transfers.homes}
+    assert "sums" in names and any(name.startswith("momentum_buffer/") for name in names)
+    assert_equal_steps(step, *rest)

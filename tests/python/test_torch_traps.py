@@ -25,6 +25,10 @@ safe with it.
     masks that are looked into                                    test_a_mask_of_constants_may_be_looked_into
     equal ops stay two                                            test_equal_ops_become_one, and the one below it
     all of the backward pass has one sequence number              test_an_op_of_the_backward_pass_knows_...
+    masks that are looked into, in a compiled graph               test_torch_backend.py: test_a_target_mask_...
+    a compiled graph's batch norm is functional                   test_torch_backend.py: test_batch_norms_are_...
+    a norm's momentum is a number that the count of steps makes   test_a_batch_norm_over_all_batches_so_far_...
+    cudnn's batch norm; the one that declares its writes          test_cudnn_batch_norm_..., test_native_batch_norm_legit_...
     code that looks into tensors                                  test_torch_capture.py
     a graph that breaks (a warning that is logged in a loss)      test_torch_backend.py: test_a_graph_that_breaks_...
     dynamo skips what runs below a dispatch mode                  test_our_dispatch_modes_let_dynamo_compile
@@ -46,7 +50,7 @@ from torch_models import (
 from torch.utils.checkpoint import checkpoint
 
 import lowtide
-from lowtide.pytorch import calls, known, planning, units
+from lowtide.pytorch import calls, devices, known, planning, trace, units
 
 nn, F = torch.nn, torch.nn.functional
 aten = torch.ops.aten
@@ -98,6 +102,38 @@ def test_batch_norm_writes_its_running_statistics():
     assert not aten.native_batch_norm.default._schema.is_mutable, "it would be seen by its schema"
     names = {found.program.storages[s].name for s in unit_of(found, "aten.native_batch_norm").statistics}
     assert names == {"norm.running_mean", "norm.running_var"}
+
+
+def test_cudnn_batch_norm_writes_its_running_statistics():
+    """No CPU runs it: the graph is that of another norm, whose operands are the same."""
+    model = Net(lambda m, x: m.norm(x @ m.weight), norm=nn.BatchNorm1d(4))
+    made = trace.trace_step(trace.Model.of(model), lambda m, x: m(x).sum(), list(dict(model.named_parameters())),
+                            torch.randn(4, 4), trace.Options())
+    for node in made.module.graph.nodes:
+        if node.target is aten.native_batch_norm.default:
+            node.target = aten.cudnn_batch_norm.default
+    assert not aten.cudnn_batch_norm.default._schema.is_mutable, "it would be seen by its schema"
+    program = calls.read_calls(made)
+    found = units.make_units(program, made.aux_count, [p.stride() for p in model.parameters()])
+    norm = next(unit for unit in found if unit.name.startswith("cudnn_batch_norm"))
+    assert {program.storages[s].name for s in norm.statistics} == {"norm.running_mean", "norm.running_var"}
+
+
+def test_native_batch_norm_legit_says_that_it_writes_its_running_statistics_and_no_version_tells():
+    def forward(m, x):
+        n = m.norm
+        return aten._native_batch_norm_legit(x @ m.weight, n.weight, n.bias, n.running_mean, n.running_var, True, 0.1, 1e-5)[0]
+
+    found = check(forward, norm=nn.BatchNorm1d(4))
+    unit = unit_of(found, "aten._native_batch_norm_legit")
+    assert {found.program.storages[s].name for s in unit.updates} == {"norm.running_mean", "norm.running_var"}
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_batch_norm_over_all_batches_so_far_reads_their_count_in_each_step(affine):
+    found = check(lambda m, x: m.norm(x @ m.weight), norm=nn.BatchNorm1d(4, momentum=None, affine=affine))
+    unit = unit_of(found, "lowtide.counted_batch_norm")
+    assert {found.program.storages[s].name for s in unit.statistics} == {"norm.running_mean", "norm.running_var"}
 
 
 def test_a_batch_norm_that_runs_again_leaves_the_statistics_alone():
@@ -577,4 +613,4 @@ def test_a_step_of_an_eager_model_goes_on_in_eager_mode():
     assert differences(model, mine, other, its) == []
 
 
-assert units.STATE_BYTES == torch.get_rng_state().numel()
+assert devices.CPU.state_bytes == torch.get_rng_state().numel()

@@ -95,7 +95,7 @@ class Translator(nn.Module):
         self.body = nn.Transformer(16, 2, 1, 1, 32, dropout=dropout, batch_first=True)
 
     def forward(self, source, target):
-        mask = torch.full((target.shape[1],) * 2, float("-inf")).triu(1)
+        mask = torch.full((target.shape[1],) * 2, float("-inf"), device=target.device).triu(1)
         said = {"tgt_is_causal": True} if self.causal else {}
         return self.head(self.body(self.embed(source), self.embed(target), tgt_mask=mask, **said))
 

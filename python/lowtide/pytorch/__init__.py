@@ -1,5 +1,6 @@
 """The PyTorch front end: a captured training step, planned by the library, run by PyTorch's own kernels.
 
+    devices.py      the CPU or a GPU: what differs between them
     batches.py      a batch as tensors, and what else a plan holds for
     known.py        values that are known while a step is traced
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
@@ -12,16 +13,19 @@
     norms.py        batch norm in passes, whose sums add up
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission
+    counted_norms.py  batch norms over all batches so far, which read their count
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
     convolutions.py gradients of inputs that do not read the input
-    optimizers.py   one update per parameter, bit for bit as the optimizer's own step
+    optimizers.py   one update per parameter, bit for bit as SGD's, Adam's and AdamW's own step
+    own_step.py     the same by the step() of any other optimizer; rehearsal.py tries whether that can be
     ranks.py        one plan on many ranks
+    meetings.py     ranks that compile the same graph; shards.py says which share a block's parameters
     measure.py      seconds and allocations of every unit, each kind once
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
     transfers.py    what a plan stores and loads, copied while kernels run
-    addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp)
+    addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp, cuda_allocator.cpp)
     options.py      what compile_step and plan take
     planning.py     all of the above in order, to a plan
     step.py         the torch engine: the plan as a step

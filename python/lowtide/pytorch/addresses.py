@@ -1,8 +1,9 @@
-"""Every allocation of a planned step at its planned address: the allocator of cpu_allocator.cpp, built when needed.
+"""Every allocation of a planned step at its planned address: cpu_allocator.cpp or cuda_allocator.cpp, built when needed.
 
 It is compiled against the installed torch (about two seconds, once for each version of torch and of this package) and
-kept in the cache folder; where that cannot be written, every process builds its own. Where no compiler is on hand,
-`allocator()` is None: steps then free every value after its last use, and PyTorch's allocator puts it where it likes.
+kept in the cache folder; where that cannot be written, every process builds its own. That for CUDA needs the headers of
+the CUDA runtime, of the toolkit or as a dependency of torch. Where no compiler is on hand, or it cannot build it,
+`allocator(..)` is None: steps then free every value after its last use, and PyTorch's allocator puts it where it likes.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import torch
 
 from .. import cache
 
-SOURCE = pathlib.Path(__file__).with_name("cpu_allocator.cpp")
+FOLDER = pathlib.Path(__file__).parent
 
 
 class Allocator:
-    """The library's functions. One for the process."""
+    """The library's functions. One for each kind of device."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.library = ctypes.PyDLL(str(path))  # calls are shorter than letting go of the interpreter's lock
@@ -42,6 +43,7 @@ class Allocator:
             function = getattr(self.library, name)
             function.restype, function.argtypes = result, arguments
         self.installed = bool(self.library.lt_install())
+        self.trims = True  # whether memory of a part of an arena can be given back
 
     def record_begin(self) -> None:
         self.library.lt_record_begin()
@@ -109,12 +111,17 @@ class Arena:
 
     def trim(self, kept: int) -> None:
         """The memory behind the first `kept` bytes goes back to the system until it is written again."""
-        if self.handle and self.touched > kept:
+        if self.handle is None or self.touched <= kept:
+            return
+        if self.allocator.trims:
             self.allocator.library.lt_arena_trim(self.handle, kept)
             self.touched = kept
+        elif kept == 0:
+            self.close()
 
     def begin(self, lists: Lists, size: int) -> None:
         """A step of a plan that needs `size` bytes."""
+        self.fit(size)
         self.touched = max(self.touched, size)
         self.allocator.library.lt_step_begin(self.handle, lists.handle)
 
@@ -134,17 +141,33 @@ def compiler() -> list[str] | None:
     return next(([found] for found in map(shutil.which, ("c++", "g++", "clang++")) if found), None)
 
 
-def _command(build: list[str], target: pathlib.Path) -> list[str]:
+def _cuda_headers() -> list[pathlib.Path]:
+    """Folders with those of the CUDA runtime: of a toolkit, and of the packages that torch depends on."""
+    site = pathlib.Path(torch.__file__).parents[1] / "nvidia"
+    named = [pathlib.Path(os.environ[name]) / "include" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    places = [*named, *sorted(site.glob("*/include")), pathlib.Path("/usr/local/cuda/include")]
+    return [place for place in places if (place / "cuda_runtime_api.h").exists()]
+
+
+def _source(kind: str) -> pathlib.Path:
+    return FOLDER / f"{kind}_allocator.cpp"
+
+
+def _command(build: list[str], kind: str, target: pathlib.Path) -> list[str]:
     root = pathlib.Path(torch.__file__).parent
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    more = [f"-I{folder}" for folder in _cuda_headers()[:1]] if kind == "cuda" else []
+    libraries = ["-lc10", *(["-lc10_cuda"] if kind == "cuda" else [])]
     return [*build, "-shared", "-fPIC", "-std=c++20", "-O2", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
-            f"-I{root}/include", str(SOURCE), "-o", str(target), f"-L{root}/lib", "-lc10", f"-Wl,-rpath,{root}/lib"]
+            f"-I{root}/include", *more, str(_source(kind)), "-o", str(target), f"-L{root}/lib", *libraries,
+            f"-Wl,-rpath,{root}/lib"]
 
 
-def _name() -> str:
+def _name(kind: str) -> str:
     """Of the library in the cache."""
-    version = hashlib.sha256(SOURCE.read_bytes() + torch.__file__.encode()).hexdigest()[:16]
-    return f"cpu-allocator-torch-{torch.__version__}-{version}.so"
+    sources = (_source(kind), FOLDER / "planned_addresses.h")
+    text = b"".join(source.read_bytes() for source in sources) + torch.__file__.encode()
+    return f"{kind}-allocator-torch-{torch.__version__}-{hashlib.sha256(text).hexdigest()[:16]}.so"
 
 
 def _opened(path: pathlib.Path) -> Allocator | None:
@@ -155,24 +178,30 @@ def _opened(path: pathlib.Path) -> Allocator | None:
         return None
 
 
-def _built() -> Allocator | None:
+def _built(kind: str) -> Allocator | None:
     """Built, kept in the cache if that takes it, and opened. None without a compiler that can build it."""
     build = compiler()
     if build is None:
         return None
     with tempfile.TemporaryDirectory() as scratch:
-        made = pathlib.Path(scratch) / _name()
-        done = subprocess.run(_command(build, made), capture_output=True, text=True)
+        made = pathlib.Path(scratch) / _name(kind)
+        done = subprocess.run(_command(build, kind, made), capture_output=True, text=True)
         if done.returncode != 0:
             return None
-        return _opened(cache.store_library(_name(), made) or made)  # once opened, a library needs its file no more
+        return _opened(cache.store_library(_name(kind), made) or made)  # once opened, a library needs its file no more
 
 
 @functools.cache
-def allocator() -> Allocator | None:
-    """The allocator, in place; None where it cannot be (no compiler, or an allocator that nothing can be put upon)."""
+def allocator(kind: str = "cpu") -> Allocator | None:
+    """The allocator of a kind of device, in place; None where it cannot be (no compiler, or an allocator that nothing can
+    be put upon)."""
     if os.environ.get("LOWTIDE_ALLOCATOR") == "0":
         return None
-    kept = cache.load_library(_name())
-    made = (_opened(kept) if kept is not None else None) or _built()
-    return made if made is not None and made.installed else None
+    if kind == "cuda":
+        torch.cuda.init()  # PyTorch's own allocator is there then
+    kept = cache.load_library(_name(kind))
+    made = (_opened(kept) if kept is not None else None) or _built(kind)
+    if made is None or not made.installed:
+        return None
+    made.trims = kind == "cpu"
+    return made

@@ -27,13 +27,16 @@ import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
+from .devices import CPU, Cpu, Cuda
+from . import counted_norms  # noqa: F401: lowtide::counted_batch_norm
 from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
 aten = torch.ops.aten
 # Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
 HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
-                 aten.miopen_batch_norm: ((3, 4), 5)}
+                 aten.miopen_batch_norm: ((3, 4), 5), torch.ops.lowtide.counted_batch_norm: ((3, 4), 5)}
+UNCOUNTED_WRITES = {aten._native_batch_norm_legit, aten._batch_norm_with_update}  # declared, but no version grows by them
 # What holds for a plan's shapes and types anyway.
 STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
           "aten::sym_constrain_range_for_size"}
@@ -80,6 +83,7 @@ class Tensor:
     dtype: torch.dtype
     recipe: Call | None = None  # of a view: the call that makes it
     index: int = 0  # among the outputs of the recipe
+    device: torch.device = CPU.device
 
 
 @dataclass
@@ -138,6 +142,7 @@ class Program:
     # Storages whose stand-ins hold ones: read as numbers, or asserted.
     ones: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)  # storages that the random stream's state is set from
+    device: Cpu | Cuda = CPU  # that the step runs on
 
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
@@ -160,7 +165,7 @@ class Program:
         if storage is None:
             storage = len(self.storages)
             self.storages.append(Storage(storage, number, size))
-        self.tensors.append(Tensor(number, storage, shape, stride, dtype, recipe, index))
+        self.tensors.append(Tensor(number, storage, shape, stride, dtype, recipe, index, like.device))
         return number
 
 
@@ -224,8 +229,8 @@ class _Reader:
     with the placeholder's position: what the user's code reads of them past the model that it is called with."""
 
     def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
-                 held: dict[int, tuple[int, torch.Tensor]], trained: set[str]) -> None:
-        self.module, self.given, self.places, self.program = module, given, places, Program()
+                 held: dict[int, tuple[int, torch.Tensor]], trained: set[str], device: Cpu | Cuda) -> None:
+        self.module, self.given, self.places, self.program = module, given, places, Program(device=device)
         self.held, self.trained = held, trained
         self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
         self.by_key: dict[int, int] = {}  # of a traced storage, by address
@@ -327,6 +332,7 @@ class _Reader:
         if node.target is aten.mkldnn_rnn_layer.default:
             call.target = rnn_layer_in_training
         self.take_outputs(node, call)
+        self.check_draw(node, call)
         self.program.calls.append(call)
 
     def arguments(self, node: torch.fx.Node) -> tuple[tuple, dict[str, Any]]:
@@ -337,6 +343,13 @@ class _Reader:
             return Ref(found) if isinstance(found, int) else found
 
         return pytree.tree_map(ref, (tuple(node.args), dict(node.kwargs)))
+
+    def check_draw(self, node: torch.fx.Node, call: Call) -> None:
+        """All draws of a step are from one stream: its device's."""
+        device = self.program.device
+        for tensor in (self.program.tensors[o] for o in call.outs if o is not None and call.random):
+            if tensor.device.type != device.type and node.target.namespace != "lowtide":
+                raise Unsupported(f"{self.place(node)}: {node.target} draws on {tensor.device} in a step on {device.device}")
 
     def number_in(self, node: torch.fx.Node, read: Ref) -> Number:
         """What a tensor holds here: whatever is written to it later, the copy stays."""
@@ -450,9 +463,10 @@ def _move_views(program: Program, now: dict[int, int]) -> None:
 
 
 def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
-               held: dict[int, tuple[int, torch.Tensor]] | None = None, trained: Iterable[str] = ()) -> Program:
+               held: dict[int, tuple[int, torch.Tensor]] | None = None, trained: Iterable[str] = (),
+               device: Cpu | Cuda = CPU) -> Program:
     """The calls of any graph of ATen ops, as they stand there."""
-    return _Reader(module, given, places, held or {}, set(trained)).read()
+    return _Reader(module, given, places, held or {}, set(trained), device).read()
 
 
 def read_calls(trace: Trace) -> Program:
@@ -462,7 +476,7 @@ def read_calls(trace: Trace) -> Program:
     names += [(INPUT, f"batch.{i}") for i in range(more)]
     tensors = [*trace.model.parameters.values(), *trace.model.buffers.values()]
     held = {t.untyped_storage().data_ptr(): (i, t) for i, t in enumerate(tensors) if t.numel()}
-    program = read_graph(trace.module, names, trace.places, held, trace.trained)
+    program = read_graph(trace.module, names, trace.places, held, trace.trained, trace.model.device)
     _split_convolutions(program)
     _merge_equal(program)
     return program

@@ -23,8 +23,8 @@ class Source:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {"get_state": torch.get_rng_state, "set_state": torch.set_rng_state,
-                                      "clone": torch.clone}
+        self.names: dict[str, Any] = {"get_state": program.device.get_state,
+                                      "set_state": program.device.set_state, "clone": torch.clone}
         self.live: dict[int, set[int]] = {}  # storage -> its tensors that have names now
         self.renamed: dict[int, str] = {}  # tensors that go by another name in this unit
         self.constants: dict[Any, str] = {}

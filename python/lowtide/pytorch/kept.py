@@ -11,7 +11,7 @@ swap, where a plan may put away whatever is not read: there it is shown (`step.m
 from __future__ import annotations
 
 from .calls import BUFFER, MADE, PARAMETER, Program
-from .units import STATE_BYTES, Unit
+from .units import Unit
 
 NAME = "kept: copies of buffers, results"
 
@@ -29,7 +29,7 @@ def kept_bytes(program: Program, units: list[Unit]) -> int:
     tensors = [program.given[i] for i in written_buffers(program, units)]
     tensors += [o for o in program.outputs if o is not None]
     draws = any(s.base < 0 and s.role != MADE for s in program.storages)
-    return sum(_bytes(program, t) for t in tensors) + (0 if draws else STATE_BYTES)
+    return sum(_bytes(program, t) for t in tensors) + (0 if draws else program.device.state_bytes)
 
 
 def _bytes(program: Program, tensor: int) -> int:

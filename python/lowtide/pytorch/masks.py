@@ -96,7 +96,7 @@ def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Ca
     begin = program.calls.index(draw)
     program.calls[begin:begin + 1] = calls
     # By numbers, as the operand would have to be there whole for its shape.
-    empty.target, empty.args, empty.kwargs = aten.empty_strided.default, (list(floats.shape), list(floats.stride)), {"dtype": floats.dtype}
+    empty.target, empty.args, empty.kwargs = aten.empty_strided.default, (list(floats.shape), list(floats.stride)), {"dtype": floats.dtype, "device": floats.device}
     empty.outs = [drawn]
     end = program.calls.index(divide)
     program.calls[end:end + 1] = [

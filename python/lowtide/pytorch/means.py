@@ -73,6 +73,7 @@ def _loss_backward(program: Program, call: Call) -> list[Call]:
     gradient = call.args[0]
     like = program.tensors[gradient.id]
     made = program.add_tensor(torch.empty(like.shape, dtype=like.dtype), None)
+    program.tensors[made].device = like.device
     return [instead_of(call, aten.div.Scalar, (gradient, _count(program, call.args[1])), made),
             instead_of(call, call.target, _as_sum(call, place, (Ref(made),)), call.outs[0])]
 

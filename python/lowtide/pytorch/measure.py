@@ -13,9 +13,6 @@ operand that changes though nothing says so, is refused by name.
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,9 +23,8 @@ from ..errors import Unsupported
 from .addresses import Allocator
 from .calls import Program, Storage
 from .code import Source, compiled
-from .units import STATE_BYTES, Unit
-
-ALIGNMENT = 64
+from .devices import device_of
+from .units import Unit
 
 
 @dataclass
@@ -51,7 +47,7 @@ class Measured:
     workspace: int = 0
     result_bytes: list[int] = field(default_factory=list)
     in_place: list[int] = field(default_factory=list)  # operands whose place the result may take
-    types: list[list] = field(default_factory=list)  # of the results: dtype, shape, strides as the kernels made them
+    types: list[list] = field(default_factory=list)  # of the results: dtype, shape, strides, kind of device as the kernels made them
 
 
 def results(unit: Unit) -> list[int]:
@@ -103,7 +99,8 @@ def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
     shapes = []
     for storage in (program.storages[i] for i in operands(unit)):
         base = program.tensors[storage.base] if storage.base >= 0 else None
-        shapes.append((base.shape, base.stride, str(base.dtype), storage.bytes) if base is not None else STATE_BYTES)
+        shapes.append((base.shape, base.stride, str(base.dtype), storage.bytes, base.device.type) if base is not None
+                      else storage.bytes)
     if unit.update is not None:
         tensors = [program.tensors[t] for t in unit.update_tensors]
         return f"update {update_kind} {[(t.shape, t.stride, str(t.dtype)) for t in tensors]}"
@@ -126,7 +123,7 @@ def _given_to(program: Program, unit: Unit, there: There) -> list[torch.Tensor]:
             found.append(shared)
         elif shared is not None and APART < storage.bytes <= shared.untyped_storage().nbytes():
             like = program.tensors[storage.base]
-            found.append(torch.empty(0, dtype=like.dtype).set_(shared.untyped_storage(), 0, like.shape, like.stride))
+            found.append(torch.empty(0, dtype=like.dtype, device=like.device).set_(shared.untyped_storage(), 0, like.shape, like.stride))
         elif storage.id in there and storage.id not in written and storage.id not in program.ones:
             found.append(there[storage.id])
         else:
@@ -137,18 +134,18 @@ def _given_to(program: Program, unit: Unit, there: There) -> list[torch.Tensor]:
 def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
     """A tensor like the one that brought the storage, with plain contents."""
     if storage.base < 0 or storage.id in program.states:
-        return torch.get_rng_state()
+        return program.device.get_state()
     like = program.tensors[storage.base]
     count = storage.bytes // like.dtype.itemsize
-    whole = torch.empty(max(count, 1), dtype=like.dtype)
+    whole = torch.empty(max(count, 1), dtype=like.dtype, device=like.device)
     if storage.id in program.ones:
         whole.fill_(1)
         return whole.as_strided(like.shape, like.stride)
     whole.fill_(0.5) if like.dtype.is_floating_point or like.dtype.is_complex else whole.zero_()
-    return whole.as_strided(like.shape, like.stride) if count else torch.empty(like.shape, dtype=like.dtype)
+    return whole.as_strided(like.shape, like.stride) if count else torch.empty(like.shape, dtype=like.dtype, device=like.device)
 
 
-def _pack(events: list[tuple[int, int]], kept: dict[int, int]) -> tuple[list[Allocation], int]:
+def _pack(events: list[tuple[int, int]], kept: dict[int, int], alignment: int) -> tuple[list[Allocation], int]:
     """Allocations in order, those of the workspace with offsets: largest first, each at the lowest free place."""
     begin, end, size = {}, {}, {}
     for moment, (number, count) in enumerate(events):
@@ -165,7 +162,7 @@ def _pack(events: list[tuple[int, int]], kept: dict[int, int]) -> tuple[list[All
         for low, high in beside:
             if at + size[number] <= low:
                 break
-            at = max(at, -(-high // ALIGNMENT) * ALIGNMENT)
+            at = max(at, -(-high // alignment) * alignment)
         offsets[number] = at
     found = [Allocation(count, kept.get(number, -1), offsets.get(number, 0)) for number, count in events if count]
     return found, max((offsets[n] + size[n] for n in offsets), default=0)
@@ -178,19 +175,18 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
     held = list(given)
     if allocator is not None:
         allocator.record_begin()
-    began = time.perf_counter()
-    made = function(held)
-    seconds = time.perf_counter() - began
-    types = [[str(t.dtype).removeprefix("torch."), list(t.shape), list(t.stride())] for t in made]
+    made, seconds = program.device.timed(function, held)
+    types = [[str(t.dtype).removeprefix("torch."), list(t.shape), list(t.stride()), t.device.type] for t in made]
     if allocator is None:
         return seconds, [], 0, [tensor.untyped_storage().nbytes() for tensor in made], types
     numbers = [allocator.recorded_id(tensor.untyped_storage().data_ptr()) for tensor in made]
     for storage, number, tensor in zip(results(unit), numbers, made, strict=True):
-        if number == 0 and taken is None and tensor.untyped_storage().nbytes() > 0:
+        elsewhere = tensor.device.type != program.device.type  # no allocator of the step's sees it
+        if number == 0 and taken is None and tensor.untyped_storage().nbytes() > 0 and not elsewhere:
             allocator.record_end()
             raise Unsupported(f"{unit.place}: {unit.name} gives memory that is not its own (storage {storage})")
     events = allocator.record_end()
-    allocations, workspace = _pack(events, {n: i for i, n in enumerate(numbers) if n})
+    allocations, workspace = _pack(events, {n: i for i, n in enumerate(numbers) if n}, program.device.alignment)
     return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made], types
 
 
@@ -212,8 +208,7 @@ def digest(tensor: torch.Tensor) -> bytes:
     if whole.nbytes() != tensor.nbytes:
         tensor = tensor.contiguous()
         whole = tensor.untyped_storage()
-    contents = (ctypes.c_char * whole.nbytes()).from_address(whole.data_ptr()) if whole.nbytes() else b""
-    return hashlib.blake2b(contents, digest_size=16).digest()
+    return device_of(tensor.device).digest(whole)
 
 
 class Drawn(NamedTuple):
@@ -224,20 +219,21 @@ class Drawn(NamedTuple):
     bits: bytes
 
 
-def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[Drawn, int]:
-    """The result on numbers that are the same for the same storages; scratch bytes, if known."""
+def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[Drawn, int, float]:
+    """The result on numbers that are the same for the same storages; scratch bytes, if known; seconds."""
     function, _ = _function(program, unit, False)
     made = function([_drawn(program, s) for s in operands(unit)])[0]
     found = Drawn(tuple(made.shape), made.stride(), digest(made))
     del made
-    return found, _run(program, unit, function, allocator, {})[2]
+    seconds, _, scratch, *_ = _run(program, unit, function, allocator, {})
+    return found, scratch, seconds
 
 
 def _drawn(program: Program, storage: int) -> torch.Tensor:
     """A stand-in with numbers that differ, from a stream of its own."""
     tensor = _stand_in(program, program.storages[storage])
     if tensor.dtype.is_floating_point:
-        tensor.uniform_(-1, 1, generator=torch.Generator().manual_seed(storage))
+        tensor.uniform_(-1, 1, generator=torch.Generator(tensor.device).manual_seed(storage))
     return tensor
 
 
@@ -265,7 +261,7 @@ def measure(program: Program, unit: Unit, allocator: Allocator | None, there: Th
 def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any], allocator: Allocator | None,
                 kinds: dict[str, Measured] | None = None, there: There | None = None) -> list[Measured]:
     """By unit; each kind once, or not at all if `kinds` has it. The random stream is as before when this returns."""
-    state = torch.get_rng_state()
+    state = program.device.get_state()
     kinds = {} if kinds is None else kinds
     found = []
     with torch.no_grad():
@@ -275,7 +271,7 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
                 kinds[kind] = measure(program, unit, allocator, there or {})
             found.append(kinds[kind])
             take_types(program, unit, kinds[kind])
-    torch.set_rng_state(state)
+    program.device.set_state(state)
     keep_in_place(units, found)
     return found
 
@@ -283,12 +279,13 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
 def take_types(program: Program, unit: Unit, found: Measured) -> None:
     """What the kernels made, where tracing thought otherwise: the statistics of a norm of bf16 are f32."""
     rows = zip(results(unit), found.types, found.result_bytes, strict=True)
-    for storage, (dtype, shape, stride), size in rows:
+    for storage, (dtype, shape, stride, device), size in rows:
         base = program.storages[storage].base
         program.storages[storage].bytes = size
         if base >= 0:
             tensor = program.tensors[base]
             tensor.dtype, tensor.shape, tensor.stride = getattr(torch, dtype), tuple(shape), tuple(stride)
+            tensor.device = program.device.device if device == program.device.type else torch.device(device)
 
 
 def keep_in_place(units: list[Unit], measured: list[Measured]) -> None:

@@ -33,7 +33,7 @@ from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
-from .optimizers import Updates
+from .optimizers import KnownUpdates
 from .options import StepOptions
 from .step import Memory, Step, exchanged, interrupts_wait
 from .trace import Model
@@ -44,7 +44,7 @@ STATES = {"adam_m": "exp_avg", "adam_v": "exp_avg_sq", "sgd_momentum": "momentum
 RANDOM = {"Dropout", "RandomUniform"}
 
 
-def planning_of(updates: Updates) -> dict[str, Any]:
+def planning_of(updates: KnownUpdates) -> dict[str, Any]:
     """The optimizer as lowtide_plan_make takes it. Raises Unsupported."""
     groups = [updates.group(name) for name in updates.groups]
     for option, plain in (("maximize", False), ("amsgrad", False), ("dampening", 0)):
@@ -58,7 +58,7 @@ def planning_of(updates: Updates) -> dict[str, Any]:
     return {"optimizer": "sgd", "momentum": max(float(group["momentum"]) for group in groups)}
 
 
-def update_now(updates: Updates, name: str, state: dict[str, torch.Tensor]) -> UpdateNow:
+def update_now(updates: KnownUpdates, name: str, state: dict[str, torch.Tensor]) -> UpdateNow:
     """What the optimizer would do to a parameter at this moment."""
     group = updates.group(name)
     rate, decay = float(group["lr"]), float(group["weight_decay"])
@@ -76,7 +76,7 @@ class _NativeReady:
 
     plan: Plan
     exported: Exported
-    updates: Updates
+    updates: KnownUpdates
     updated: list[str]
     model: Model
     folder: tempfile.TemporaryDirectory  # of the program, whose constants the session reads
@@ -153,7 +153,7 @@ class NativeStep(Step):
                 if tensor.device.type != "cpu" or not tensor.is_contiguous():
                     raise Unsupported(f"{kind} '{name}' is on {tensor.device} with strides {tensor.stride()}; the native "
                                       "engine runs on the CPU, on tensors without gaps")
-        updates = Updates(self._optimizer, model.parameters)
+        updates = KnownUpdates(self._optimizer, model.parameters)
         trained = [name for name in model.parameters if name in updates.groups]
         for name in trained:
             if model.parameters[name].dtype not in (torch.float32, torch.float64):

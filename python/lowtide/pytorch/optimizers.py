@@ -5,12 +5,14 @@ so learning-rate schedules and changed hyperparameters need no new plan. The sta
 the optimizer looks for it (`optimizer.state[p]`), so saving and resuming are the user's as before. A momentum buffer
 that the optimizer would make from the first gradient starts as -0.0, as -0.0 * m + g is g in every bit.
 
-Supported: SGD, Adam, AdamW. Anything else is refused by name.
+That is of SGD, Adam and AdamW, which the native engine has, too. Any other optimizer's own step() is run for one
+parameter at a time (own_step.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ from torch.optim.sgd import sgd
 
 from ..errors import Unsupported, Usage
 from . import hooks
+
+KNOWN = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
 
 def signature(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -39,13 +43,10 @@ class Updates:
     """The updates of an optimizer's parameters, by name, in the order of its groups."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> None:
-        kind = type(optimizer)
-        if kind not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
-            raise Unsupported(f"optimizer {kind.__module__}.{kind.__qualname__} is not known to be planned: "
-                              "torch.optim.SGD, Adam and AdamW are")
         hooks.check_optimizer(optimizer)
         self.optimizer = optimizer
-        self.momentum = kind is torch.optim.SGD
+        self.live = False  # a step runs, and what an update does is the optimizer's
+        self.aside: Callable[[], None] = lambda: None  # behind it memory is taken beside the arena, until the next unit
         names = {id(p): name for name, p in parameters.items()}
         self.groups: dict[str, tuple[int, int]] = {}  # name -> group, place in the group
         for g, group in enumerate(optimizer.param_groups):
@@ -58,7 +59,6 @@ class Updates:
         if not self.groups:
             raise Usage("the optimizer has no parameter that requires a gradient")
         self.parameters = parameters
-        self.tried: dict[int, dict[str, Any]] = {}  # group -> its options when its update was tried
 
     @staticmethod
     def check_group(group: dict[str, Any]) -> None:
@@ -69,8 +69,50 @@ class Updates:
     def group(self, name: str) -> dict[str, Any]:
         return self.optimizer.param_groups[self.groups[name][0]]
 
+    def kind(self, name: str) -> Any:
+        """Updates of the same kind, on the same shapes, do the same."""
+        return self.groups[name][0]
+
     def make_state(self, names: list[str]) -> None:
         """What the optimizer would make in its first step."""
+        raise NotImplementedError
+
+    def state(self, name: str) -> dict[str, torch.Tensor]:
+        """The tensors that the update writes beside the parameter, as the optimizer holds them now; made anew where they
+        are gone (`optimizer.state.clear()`, the state_dict of an optimizer that has not run), as its own step would."""
+        raise NotImplementedError
+
+    def try_groups(self) -> None:
+        """Each group's update on one number, if its options have changed since the last time: what it raises for a wrong
+        option is raised before the step has changed anything, not between two groups."""
+        raise NotImplementedError
+
+    def function(self, name: str) -> Callable[..., None]:
+        """update(parameter, gradient, *state): writes parameter and state."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def running(self, aside: Callable[[], None]) -> Iterator[None]:
+        """A step runs: updates are the optimizer's own."""
+        self.live, self.aside = True, aside
+        try:
+            yield
+        finally:
+            self.live = False
+
+
+class KnownUpdates(Updates):
+    """By the functional forms of SGD, Adam and AdamW."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> None:
+        if type(optimizer) not in KNOWN:
+            raise Unsupported(f"optimizer {type(optimizer).__module__}.{type(optimizer).__qualname__} has no update in the "
+                              "native engine; engine='torch' runs its own step()")
+        super().__init__(optimizer, parameters)
+        self.momentum = type(optimizer) is torch.optim.SGD
+        self.tried: dict[int, dict[str, Any]] = {}  # group -> its options when its update was tried
+
+    def make_state(self, names: list[str]) -> None:
         for name in names:
             state, group, p = self.optimizer.state[self.parameters[name]], self.group(name), self.parameters[name]
             if self.momentum:
@@ -79,7 +121,7 @@ class Updates:
                     state["momentum_buffer"].requires_grad_(False)
                     state["lowtide_first"] = True
             elif not state:
-                state["step"] = torch.zeros((), dtype=torch.float32) if group["fused"] else torch.tensor(0.0)
+                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device if group["fused"] else "cpu")
                 for key in self.moments(group):
                     state[key] = torch.zeros_like(p, memory_format=torch.preserve_format, requires_grad=False)
 
@@ -88,8 +130,6 @@ class Updates:
         return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
 
     def state(self, name: str) -> dict[str, torch.Tensor]:
-        """The tensors that the update writes beside the parameter, as the optimizer holds them now; made anew where they
-        are gone (`optimizer.state.clear()`, the state_dict of an optimizer that has not run), as its own step would."""
         state, group = self.optimizer.state[self.parameters[name]], self.group(name)
         if self.momentum:
             keys = ["momentum_buffer"] if group["momentum"] != 0 else []
@@ -100,8 +140,6 @@ class Updates:
         return {key: state[key] for key in keys}
 
     def try_groups(self) -> None:
-        """Each group's update on one number, if its options have changed since the last time: what it raises for a wrong
-        option is raised before the step has changed anything, not between two groups."""
         firsts: dict[int, str] = {}
         for name, (g, _) in self.groups.items():
             firsts.setdefault(g, name)
@@ -118,8 +156,14 @@ class Updates:
                 raise
             self.tried[g] = options
 
+    @staticmethod
+    def foreach(group: dict[str, Any], parameter: torch.Tensor) -> bool:
+        """Which of its forms the optimizer takes: on a GPU, if nobody says otherwise, that on lists, whose kernels round
+        otherwise."""
+        said = group["foreach"]
+        return parameter.is_cuda and not group["fused"] and (said is None or said)
+
     def function(self, name: str) -> Callable[..., None]:
-        """update(parameter, gradient, *state): writes parameter and state."""
         return self.sgd_of(name) if self.momentum else self.adam_of(name)
 
     def sgd_of(self, name: str) -> Callable[..., None]:
@@ -127,8 +171,8 @@ class Updates:
 
         def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
             group = optimizer.param_groups[g]
-            first = bool(state) and parameter is p and optimizer.state[p].pop("lowtide_first", False)
-            sgd([parameter], [gradient], list(state) or [None], foreach=False, fused=bool(group["fused"]),
+            first = bool(state) and self.live and optimizer.state[p].pop("lowtide_first", False)
+            sgd([parameter], [gradient], list(state) or [None], foreach=self.foreach(group, parameter), fused=bool(group["fused"]),
                 weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
                 dampening=0.0 if first else group["dampening"], nesterov=group["nesterov"],
                 maximize=group["maximize"])
@@ -150,7 +194,7 @@ class Updates:
                     beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
                     maximize=group["maximize"])
                 return
-            adam([parameter], [gradient], [average], [squares], most, [count], foreach=False,
+            adam([parameter], [gradient], [average], [squares], most, [count], foreach=self.foreach(group, parameter),
                  fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
                  beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
                  maximize=group["maximize"])

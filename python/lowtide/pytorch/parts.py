@@ -401,7 +401,8 @@ class _Writer:
         chain = [] if inside else self.chain(out, count if how.result == SUM else count + 1)
         if how.result == CUT and not inside:
             like = self.program.tensors[out]
-            made = Named(lambda s=like.shape, d=like.dtype: torch.empty(s, dtype=d), f"empty {like.shape}")
+            made = Named(lambda s=like.shape, d=like.dtype, on=like.device: torch.empty(s, dtype=d, device=on),
+                         f"empty {like.shape} on {like.device}")
             self.first.append(Call(made, (), {}, [chain[0]], False, call.phase, call.place))
         for k in range(count):
             args, kwargs = self.arguments(call, k)
@@ -469,7 +470,7 @@ def free_of_contents(program: Program) -> None:
             like = program.tensors[call.outs[0]]
             value = values[call.target] if call.target in values else call.args[given[call.target]]
             if like.stride == dense_strides(like.shape) and isinstance(value, (int, float)):
-                call.target, call.args, call.kwargs = aten.full.default, (list(like.shape), value), {"dtype": like.dtype}
+                call.target, call.args, call.kwargs = aten.full.default, (list(like.shape), value), {"dtype": like.dtype, "device": like.device}
 
 
 def _in_order(program: Program, region: _Region, writer: _Writer) -> bool:

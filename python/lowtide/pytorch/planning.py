@@ -9,7 +9,6 @@ searched, the whole step too, and the fastest plan within the budget is taken. E
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,12 +22,14 @@ from ..plans import Plan, plan_text
 from . import convolutions, parts, ranks, samples
 from .addresses import Allocator, allocator
 from .calls import Program, read_calls
+from .devices import Cpu, Cuda
 from .graph_text import GraphText, write_graph
 from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
-from .optimizers import Updates, signature
+from .optimizers import Updates
 from .options import StepOptions
+from .own_step import signature, updates_of
 from .trace import Model, Options, Trace, trace_step
 from .units import Unit, add_updates, make_units
 
@@ -53,6 +54,8 @@ class Captured:
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
             options: StepOptions) -> Captured:
     """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+    if options.data_parallel and Model.of(model).device.type != "cpu":
+        raise Unsupported("data_parallel averages gradients on the CPU; on a GPU a step runs on one rank")
     if not options.data_parallel:
         return _traced(*_checked(model, optimizer), loss_fn, batch, options)
     ranks.check()
@@ -63,11 +66,15 @@ def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
 
 def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
     tensors = Model.of(model)
+    first = next(iter(tensors.parameters), "")
     for kind, found in (("parameter", tensors.parameters), ("buffer", tensors.buffers)):
         for name, tensor in found.items():
-            if tensor.device.type != "cpu":
-                raise Unsupported(f"{kind} '{name}' is on {tensor.device}; this engine runs on the CPU")
-    return tensors, Updates(optimizer, tensors.parameters)
+            if tensor.device.type not in ("cpu", "cuda"):
+                raise Unsupported(f"{kind} '{name}' is on {tensor.device}; steps run on the CPU and on GPUs under CUDA")
+            if tensor.device != tensors.device.device:
+                raise Unsupported(f"{kind} '{name}' is on {tensor.device}, parameter '{first}' on {tensors.device.device}; "
+                                  "a step runs on one device")
+    return tensors, updates_of(optimizer, tensors.parameters)
 
 
 def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
@@ -125,7 +132,7 @@ def _measured_of(rows: list) -> list[Measured]:
             for seconds, first, again, taken, *more in rows]
 
 
-def _rows(measured: list[Measured]) -> list:
+def rows_of(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
         return [[a.bytes, a.result, a.offset] for a in found]
 
@@ -148,19 +155,21 @@ def _counted(captured: Captured, options: StepOptions) -> int:
     return kept_bytes(captured.program, captured.units) if options.swap is None else 0
 
 
-def _keys(captured: Captured, title: str, options: StepOptions, memory: Allocator | None) -> tuple[str, str]:
+def _keys(captured: Captured, title: str, options: StepOptions, levers: dict[str, Any],
+          memory: Allocator | None) -> tuple[str, str]:
     """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
     bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
-    measured = measured_key(bare, captured.units, signature(captured.updates.optimizer), memory is not None)
-    return measured, cache.key(measured, options.planning())
+    measured = measured_key(captured.program.device, bare, captured.units, signature(captured.updates.optimizer), memory is not None)
+    return measured, cache.key(measured, levers)
 
 
-def measured_key(bare: GraphText, units: list[Unit], *more: Any) -> str:
+_FORMAT = 2  # of the rows that are kept
+
+
+def measured_key(device: Cpu | Cuda, bare: GraphText, units: list[Unit], *more: Any) -> str:
     """Of what was measured of a graph: its ops with their constants, the versions and the machine."""
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in units for c in u.calls]
-    machine = [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
-               torch.backends.cpu.get_cpu_capability()]
-    return cache.key(bare.question(), lines, machine, *more)
+    return cache.key(_FORMAT, bare.question(), lines, device.machine(), *more)
 
 
 def take_measured(program: Program, units: list[Unit], rows: list) -> list[Measured]:
@@ -179,7 +188,7 @@ def measure_or_take(program: Program, units: list[Unit], key: str, keep: bool) -
         return take_measured(program, units, kept)
     measured = measure_all(program, units, {}, None)
     if keep:
-        cache.store_rows(key, _rows(measured))
+        cache.store_rows(key, rows_of(measured))
     return measured
 
 
@@ -209,19 +218,21 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
     if parallel:
         chosen = ranks.from_first(chosen)
     convolutions.take(program, units, chosen)
-    kinds = {unit.number: signature(captured.updates.optimizer) for unit in units if unit.update is not None}
+    updates, said = captured.updates, signature(captured.updates.optimizer)
+    kinds = {unit.number: (updates.kind(unit.what), said) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
-        measured = _measured_of(ranks.from_first(_rows(measured)))
+        measured = _measured_of(ranks.from_first(rows_of(measured)))
     if keep:
-        cache.store_rows(key, [chosen, _rows(measured)])
+        cache.store_rows(key, [chosen, rows_of(measured)])
     return measured
 
 
 def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[str, Measured] | None = None) -> Planned:
     """Plans, or takes the plan from the cache. Raises Infeasible, naming the floor and the op that sets it."""
-    memory = allocator()
-    of_measured, key = _keys(captured, title, options, memory)
+    device = captured.program.device
+    memory, levers = allocator(device.type), {**options.planning(), **device.planning(options.cache)}
+    of_measured, key = _keys(captured, title, options, levers, memory)
     if options.data_parallel:
         ranks.same_graph(key)
     measured = _measured(captured, of_measured, memory, options.cache, options.data_parallel,
@@ -230,7 +241,7 @@ def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[
 
     def make() -> Plan:
         try:
-            return plan_or_take(graph, title, key, options.planning(), options.progress, options.cache)
+            return plan_or_take(graph, title, key, levers, options.progress, options.cache)
         except (Infeasible, Limit) as problem:
             raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import functools
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
@@ -19,11 +20,11 @@ from .. import _library
 from ..errors import Internal
 from ..plans import Plan, PlannedStep
 from . import ranks  # noqa: F401: lowtide::average
-from .calls import MADE, Program
+from .calls import MADE, UNCOUNTED_WRITES, Program
 from .code import Source
 from .graph_text import GraphText
 from .measure import Allocation, Measured, results
-from .transfers import Transfers, given_in
+from .transfers import StreamTransfers, Transfers, given_in
 from .units import Unit
 
 
@@ -42,6 +43,7 @@ class Executable:
     writes: dict[int, int] = field(default_factory=dict)  # storage -> how often its version grows before the first update
     # Shapes of the gradients that are averaged over all ranks before judge() is called, in the plan's order.
     averages: list[tuple[tuple[int, ...], torch.dtype]] = field(default_factory=list)
+    aside: Callable[[], None] = lambda: None  # from here to the next unit memory is taken beside the arena
 
 
 class _Places:
@@ -71,7 +73,7 @@ class _Generator:
         self.names = [name for name in plan.op_names()]
         self.mine = {theirs: graph.values[name] for name, theirs in plan.storage_of_values().items()
                      if name in graph.values}
-        self.transfers = Transfers(program, plan, self.mine)
+        self.transfers = (Transfers if program.device.type == "cpu" else StreamTransfers)(program, plan, self.mine)
         self.at: dict[int, int] = {}  # storage -> offset
         self.behind: set[int] = set()  # homes that are to get the statistics written in the arena
         self.ran: set[int] = set()
@@ -127,8 +129,10 @@ class _Generator:
         allocations = found.taken if taken is not None else found.again if again else found.first
         self.parts.append(self.allocations(allocations, unit, self.places.offset(step.workspace_address)))
         self.source.unit(unit, again, taken)
-        for written in (t for call in unit.calls for t in call.writes):
-            self.note_write(self.program.tensors[written].storage)
+        counted = (call for call in unit.calls if getattr(call.target, "overloadpacket", None) not in UNCOUNTED_WRITES)
+        for storage in (self.program.tensors[t].storage for call in counted for t in call.writes):
+            if storage not in self.transfers.homes:  # else it is the copy in the arena that is written
+                self.note_write(storage)
         if not again:
             self.behind |= {s for s in unit.statistics if s in self.transfers.homes}
         self.ran.add(index)
@@ -224,6 +228,8 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     scope = dict(made.source.names)
     exec(compile(text, "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
     resident = made.places.resident_bytes
+    made.parts.append([])  # of a part that has no allocations all are others
+    aside = functools.partial(mark, len(made.parts) - 1) if mark is not None else lambda: None
     return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
                       resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, dict(made.writes),
-                      made.averages)
+                      made.averages, aside)

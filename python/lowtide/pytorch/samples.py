@@ -92,18 +92,18 @@ class _Trial:
         self.known: dict[str, list[tuple]] = {}
 
     def results(self, target: Callable, args: tuple, kwargs: dict[str, Any]) -> list[tuple]:
-        """(shape, stride, dtype, bytes) of each result. Raises what PyTorch raises."""
+        """(shape, stride, dtype, bytes, device) of each result. Raises what PyTorch raises."""
         def stand(leaf: Any) -> Any:
             if not isinstance(leaf, Ref):
                 return leaf
             like = self.program.tensors[leaf.id]
-            return (like.shape, like.stride, like.dtype)
+            return (like.shape, like.stride, like.dtype, like.device)
 
         def fake(leaf: Any) -> Any:
             if not isinstance(leaf, Ref):
                 return leaf
             like = self.program.tensors[leaf.id]
-            return torch.empty_strided(like.shape, like.stride, dtype=like.dtype)
+            return torch.empty_strided(like.shape, like.stride, dtype=like.dtype, device=like.device)
 
         key = repr((target, pytree.tree_map(stand, (args, kwargs), is_leaf=lambda x: isinstance(x, Ref))))
         if key not in self.known:
@@ -111,7 +111,7 @@ class _Trial:
                 given, named = pytree.tree_map(fake, (args, kwargs), is_leaf=lambda x: isinstance(x, Ref))
                 made = target(*given, **named)
             found = list(made) if isinstance(made, (list, tuple)) else [made]
-            self.known[key] = [(tuple(t.shape), tuple(t.stride()), t.dtype, t.untyped_storage().nbytes())
+            self.known[key] = [(tuple(t.shape), tuple(t.stride()), t.dtype, t.untyped_storage().nbytes(), t.device)
                                if isinstance(t, torch.Tensor) else None for t in found]
         return self.known[key]
 
@@ -320,10 +320,11 @@ class _Lowering:
             if result is None or (kept is not None and not kept[k]):
                 new.outs.append(None)
                 continue
-            shape, stride, dtype, size = result
+            shape, stride, dtype, size, device = result
             source = self.program.tensors[next(new.tensors())].storage if new.view else None
             tensor = self.program.add_tensor(torch.empty(0, dtype=dtype), source, new if new.view else None, k)
             self.program.tensors[tensor].shape, self.program.tensors[tensor].stride = shape, stride
+            self.program.tensors[tensor].device = device
             if source is None:
                 self.program.storages[-1].bytes = size
             new.outs.append(tensor)
@@ -391,8 +392,8 @@ class _Lowering:
             if (number, o) not in self.chains:
                 count = self.count[number]
                 self.chains[number, o] = [*(self.program.add_tensor(like, None) for _ in range(count)), whole]
-                empty = Named(lambda s=like.shape, d=like.stride, t=like.dtype: torch.empty_strided(s, d, dtype=t),
-                              f"empty {like.shape} {like.stride} {like.dtype}")
+                empty = Named(lambda s=like.shape, d=like.stride, t=like.dtype, on=like.device: torch.empty_strided(s, d, dtype=t, device=on),
+                              f"empty {like.shape} {like.stride} {like.dtype} {like.device}")
                 self.calls.append(Call(empty, (), {}, [self.chains[number, o][0]], False, call.phase, call.place))
             chain, part = self.chains[number, o], len(begins) - 2
             function = _copied_into(_rows_of(dim, begins[part], begins[part + 1] - begins[part]))

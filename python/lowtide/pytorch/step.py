@@ -33,10 +33,11 @@ from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
 from .calls import MADE, PARAMETER
+from .devices import CPU, Cpu, Cuda, device_of
 from .frozen import Held
 from .kept import written_buffers
-from .optimizers import signature
 from .options import StepOptions
+from .own_step import signature
 from .planning import Planned, best_plan
 from .program import Executable, generate
 from .trace import Model
@@ -72,6 +73,10 @@ class _Ready:
     arena: Arena | None  # the step's, which all its plans share
     lists: Lists | None  # of the plan's allocations
     buffers: list[int]  # places in `given` of what the step writes before the updates
+
+    @property
+    def device(self) -> Cpu | Cuda:
+        return self.planned.captured.program.device
 
 
 _OTHER_BATCH = ("rank {rank} has a batch of shapes {its}, rank 0 one of {first}; shapes, modes, options and threads have "
@@ -165,7 +170,7 @@ class Step:
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
-        around = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads())
+        around = next((device_of(p.device) for p in self._model.parameters()), CPU).around()
         hooked = hooks.signature(self._model)
         return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
 
@@ -178,7 +183,7 @@ class Step:
 
         if not self._options.data_parallel:
             return read()
-        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH)
+        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH, in_step=bool(self._ready))
 
     def _for(self, batch: Any) -> tuple[list[torch.Tensor], _Ready]:
         """The batch's tensors and the plan for it, made if there is none."""
@@ -206,13 +211,14 @@ class Step:
 
     def _make_ready(self, planned: Planned) -> _Ready:
         program, units = planned.captured.program, planned.captured.units
-        memory = allocator()
+        memory = allocator(program.device.type)
+        program.device.prepare()
         mark = memory.library.lt_mark if memory is not None else None
         code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark)
         lists = Lists(memory, code.parts) if memory is not None else None
         made = _Ready(planned, code, self._fitting(memory, code.arena_bytes), lists, written_buffers(program, units))
         if code.transfers is not None:
-            self._share_host_memory(code.transfers)
+            self._share_host_memory(code.transfers, program.device)
         return made
 
     def _fitting(self, memory: Allocator | None, size: int) -> Arena | None:
@@ -222,13 +228,13 @@ class Step:
             self._arena.fit(size)
         return self._arena
 
-    def _share_host_memory(self, moves: Transfers) -> None:
+    def _share_host_memory(self, moves: Transfers, moves_on: Cpu | Cuda) -> None:
         """Between steps nothing is away, so all plans use the same slots, as many as the largest needs."""
         others = [ready.code.transfers for ready in self._ready.values() if ready.code.transfers is not None]
         if moves.bytes > self._host.nbytes:
             for other in others:
                 other.memory = self._host[:0]
-            self._host = torch.empty(moves.bytes, dtype=torch.uint8)
+            self._host = moves_on.host_memory(moves.bytes)
         for each in (*others, moves):
             each.memory = self._host
 
@@ -303,13 +309,14 @@ class Step:
         return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
-        state = torch.get_rng_state()
+        state = ready.device.get_state()
         buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
         self._versions = self._expected_versions(ready, given)
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
         try:
-            outputs = self._in_arena(ready, given)
+            with ready.planned.captured.updates.running(ready.code.aside):
+                outputs = self._in_arena(ready, given)
         except BaseException as problem:
             self._tell_ranks(problem, ready)
             self._explain(problem, ready, buffers, state)
@@ -340,7 +347,7 @@ class Step:
         """The seconds of a step on copies of all that it would change; the user's tensors stay."""
         leaves, ready = self._for(batch)
         self._now = ready
-        state = torch.get_rng_state()
+        state = ready.device.get_state()
         self._versions, self._updating = [], False
         try:
             with torch.no_grad(), interrupts_wait():
@@ -349,11 +356,13 @@ class Step:
                          for t in self._given(ready, leaves)]
                 if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
                     given.append(state)
+                ready.device.finish()
                 start = time.perf_counter()
                 self._in_arena(ready, given)
+                ready.device.finish()
                 return time.perf_counter() - start
         finally:
-            torch.set_rng_state(state)
+            ready.device.set_state(state)
 
     def _in_arena(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         moves, done = ready.code.transfers, False
@@ -395,7 +404,7 @@ class Step:
             return
         for buffer, saved in buffers:
             buffer.copy_(saved)
-        torch.set_rng_state(state)
+        ready.device.set_state(state)
         problem.add_note(f"lowtide: {place}the model is as before the step")
 
 

@@ -5,9 +5,12 @@ before the second, and puts the stream back behind it. PyTorch's own functions f
 so nothing of it would stand in a graph, and the second mask would be another one. While a step is traced they are
 exchanged for ops that draw nothing and still count as drawing (the tag), so units.py chains them with the draws:
 
-    lowtide::random_state() -> Tensor     torch.get_rng_state()
-    lowtide::set_random_state(Tensor)     torch.set_rng_state(state)
-    lowtide::seed(int)                    torch.manual_seed(seed)
+    lowtide::random_state(int gpu) -> Tensor     torch.get_rng_state(), torch.cuda.get_rng_state()
+    lowtide::set_random_state(Tensor, int gpu)   torch.set_rng_state(state), torch.cuda.set_rng_state(state)
+    lowtide::seed(int)                           torch.manual_seed(seed), of a step on the CPU
+
+`gpu` is the number of the GPU that the step runs on, -1 for a step on the CPU. A step on a GPU draws there alone; what it
+does with the CPU's stream is left as it is, as long as it puts that back.
 
 The native engine draws from a stream of its own: for that the latter two are refused.
 
@@ -19,36 +22,43 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from ..errors import Unsupported
+from .devices import CPU, Cpu, Cuda, device_of
 
-_get, _set, _seed = torch.random.get_rng_state, torch.random.set_rng_state, torch.random.manual_seed
+_CPU = -1
 
-for _schema in ("random_state() -> Tensor", "set_random_state(Tensor state) -> ()", "seed(int seed) -> ()"):
+
+def _device(gpu: int) -> Cpu | Cuda:
+    return CPU if gpu == _CPU else device_of(torch.device("cuda", gpu))
+
+
+for _schema in ("random_state(int gpu) -> Tensor", "set_random_state(Tensor state, int gpu) -> ()", "seed(int seed) -> ()"):
     _name, _, _rest = _schema.partition("(")
     torch.library.define(f"lowtide::{_name}", f"({_rest}", tags=(torch.Tag.nondeterministic_seeded,))
 
 
 @torch.library.impl("lowtide::random_state", "default")
-def _(*_: Any) -> torch.Tensor:
-    return _get()
+def _(gpu: int) -> torch.Tensor:
+    return _device(gpu).get_state()
 
 
 @torch.library.register_fake("lowtide::random_state")
-def _(*_: Any) -> torch.Tensor:
-    return torch.empty_like(_get(), device="cpu")
+def _(gpu: int) -> torch.Tensor:
+    return torch.empty(_device(gpu).state_bytes, dtype=torch.uint8, device="cpu")
 
 
 @torch.library.impl("lowtide::set_random_state", "default")
-def _(state: torch.Tensor) -> None:
-    _set(state)
+def _(state: torch.Tensor, gpu: int) -> None:
+    _device(gpu).set_state(state)
 
 
 @torch.library.register_fake("lowtide::set_random_state")
-def _(state: torch.Tensor) -> None:
+def _(state: torch.Tensor, gpu: int) -> None:
     return None
 
 
@@ -77,9 +87,9 @@ def _from_anywhere() -> int:
 
 
 @contextlib.contextmanager
-def _exchanged(**instead: Callable) -> Iterator[None]:
+def _exchanged(modules: tuple[ModuleType, ...], **instead: Callable) -> Iterator[None]:
     """Within, PyTorch's functions of these names are others."""
-    before = [(module, name, getattr(module, name)) for module in (torch, torch.random) for name in instead]
+    before = [(module, name, getattr(module, name)) for module in modules for name in instead]
     for module, name, _ in before:
         setattr(module, name, instead[name])
     try:
@@ -90,28 +100,54 @@ def _exchanged(**instead: Callable) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unchanged() -> Iterator[None]:
-    """Raises Unsupported where the stream itself is changed within, and puts it back."""
-    state = _get()
+def unchanged(device: Cpu | Cuda) -> Iterator[None]:
+    """Raises Unsupported where the stream itself, or the CPU's, is changed within, and puts it back."""
+    states = {each: each.get_state() for each in (CPU, device)}
     try:
         yield
-        changed = not torch.equal(_get(), state)
+        changed = any(not torch.equal(each.get_state(), state) for each, state in states.items())
     finally:
-        _set(state)
+        for each, state in states.items():
+            each.set_state(state)
     if changed:
         raise Unsupported("the step cannot be captured: it sets a generator's state past torch.set_rng_state, "
                           "torch.manual_seed and torch.random.fork_rng, which are planned")
 
 
+def _on_cpu() -> contextlib.AbstractContextManager[None]:
+    def get() -> torch.Tensor:
+        return torch.ops.lowtide.random_state(_CPU)
+
+    def set_to(state: torch.Tensor) -> None:
+        torch.ops.lowtide.set_random_state(state, _CPU)
+
+    return _exchanged((torch, torch.random), get_rng_state=get, set_rng_state=set_to, manual_seed=_seeded,
+                      seed=_from_anywhere)
+
+
+def _on_gpu(device: Cuda) -> contextlib.AbstractContextManager[None]:
+    def checked(asked: Any) -> int:
+        asked = torch.device("cuda", asked) if isinstance(asked, int) else torch.device(asked)
+        if asked.index not in (None, device.device.index):
+            raise NotImplementedError(f"the step runs on {device.device} and cannot use the random stream of {asked}")
+        return device.device.index
+
+    def get(asked: Any = "cuda") -> torch.Tensor:
+        return torch.ops.lowtide.random_state(checked(asked))
+
+    def set_to(state: torch.Tensor, asked: Any = "cuda") -> None:
+        torch.ops.lowtide.set_random_state(state, checked(asked))
+
+    return _exchanged((torch.cuda, torch.cuda.random), get_rng_state=get, set_rng_state=set_to)
+
+
 @contextlib.contextmanager
-def traced() -> Iterator[None]:
-    """Within, PyTorch's functions on the CPU's stream are ops of the graph that is traced."""
-    ops = torch.ops.lowtide
-    with unchanged(), _exchanged(get_rng_state=ops.random_state, set_rng_state=ops.set_random_state,
-                                 manual_seed=_seeded, seed=_from_anywhere):
+def traced(device: Cpu | Cuda) -> Iterator[None]:
+    """Within, PyTorch's functions on the device's stream are ops of the graph that is traced."""
+    with unchanged(device), _on_gpu(device) if isinstance(device, Cuda) else _on_cpu():
         yield
 
 
 def refused() -> contextlib.AbstractContextManager[None]:
     """Within, setting the stream raises Unsupported."""
-    return _exchanged(set_rng_state=_refused, manual_seed=_refused, seed=_refused)
+    return _exchanged((torch, torch.random), set_rng_state=_refused, manual_seed=_refused, seed=_refused)

@@ -30,6 +30,8 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from ..errors import Unsupported, Usage
 from . import dynamo, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
+from .devices import CPU, Cpu, Cuda, device_of
+from .counted_norms import counted
 from .known import KnownValues, distributions_assert, told_to_transformers
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -46,6 +48,11 @@ class Model:
     @staticmethod
     def of(module: torch.nn.Module) -> Model:
         return Model(module, dict(module.named_parameters()), dict(module.named_buffers()))
+
+    @property
+    def device(self) -> Cpu | Cuda:
+        """That of the first parameter. Raises ValueError where no step runs there."""
+        return device_of(next(iter(self.parameters.values())).device) if self.parameters else CPU
 
 
 @dataclass
@@ -360,7 +367,7 @@ def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     all but the first of them are traced as tensors of their own. Nobody writes into these, so they take no memory."""
     first: dict[int, int] = {}
     return [leaf if first.setdefault(leaf.untyped_storage()._cdata, i) == i else
-            torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).requires_grad_(leaf.requires_grad)
+            torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device).requires_grad_(leaf.requires_grad)
             for i, leaf in enumerate(inputs)]
 
 
@@ -404,8 +411,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
-        with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(),
-              torch.enable_grad()):
+        with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
+              counted(model.device), torch.enable_grad()):
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise
@@ -418,7 +425,7 @@ def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Te
     """By way of dynamo, where plain tracing was refused."""
     parts = batch if options.accumulate > 1 else [batch]
     try:
-        with streams.unchanged(), torch.enable_grad():
+        with streams.unchanged(trace.model.device), torch.enable_grad():
             shells = [dynamo.Retraced(shell, part) for part in parts]
         _trace_with(shells, trace, inputs, options)
     except Exception:  # noqa: BLE001: the first refusal names the line

@@ -12,6 +12,9 @@ in PyTorch's own tensor: it is loaded from there before it is needed, and stored
 No copy overtakes one of the other direction that shares its slot, because the step waits: for a store before its buffer is
 given up, so before anything can be loaded from the slot; for a load before its stay ends, so before the slot has another
 owner. Threads get addresses, never tensors, so a value dies when the step lets go of it.
+
+On a GPU (`StreamTransfers`) a stream of its own takes the place of each thread, an event that of each wait: the host only
+queues. Host memory is pinned. What is there before the step stays on the GPU, so nothing has a home elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import torch
 from ..errors import Internal
 from ..plans import Plan
 from .calls import INPUT, MADE, Program
-from .units import STATE_BYTES
+from .devices import CPU
 
 OUT, IN = 0, 1
 Copies = list[tuple[int, int, int]]  # (to, from, bytes)
@@ -47,16 +50,17 @@ class Layout(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     start: int  # in elements
+    device: torch.device = CPU.device
 
     @staticmethod
     def of(tensor: torch.Tensor) -> Layout:
         return Layout(tensor.untyped_storage().nbytes(), tensor.dtype, tuple(tensor.shape), tensor.stride(),
-                      tensor.storage_offset())
+                      tensor.storage_offset(), tensor.device)
 
     def over(self, storage: torch.UntypedStorage, begin: int = 0) -> torch.Tensor:
         """The tensor in a storage, whose first byte is that at `begin`."""
         at = self.start + begin // self.dtype.itemsize
-        return torch.empty(0, dtype=self.dtype).set_(storage, at, self.shape, self.stride)
+        return torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, at, self.shape, self.stride)
 
 
 class Part(NamedTuple):
@@ -99,7 +103,7 @@ def home_of(program: Program, storage: int) -> Home:
     found = program.storages[storage]
     writable = found.role not in (MADE, INPUT)
     if found.base < 0:
-        return Home(Layout(STATE_BYTES, torch.uint8, (STATE_BYTES,), (1,), 0), [Part(0, STATE_BYTES)], False)
+        return Home(Layout(found.bytes, torch.uint8, (found.bytes,), (1,), 0), [Part(0, found.bytes)], False)
     base = program.tensors[found.base]
     parts = []
     for tensor in (program.tensors[t] for t in given_in(program, storage)):
@@ -216,6 +220,68 @@ class Transfers:
             home.tensors = []
         for left in (self.under_way, self.loads, self.here, self.kept):
             left.clear()
+
+
+class StreamTransfers(Transfers):
+    """The same between a GPU and pinned host memory."""
+
+    def __init__(self, program: Program, plan: Plan, mine: dict[int, int]) -> None:
+        super().__init__(program, plan, mine)
+        if self.homes:
+            raise Internal("a plan for a GPU moves what is there before the step")
+        self.streams: tuple[torch.cuda.Stream, ...] = ()
+        self.events: dict[int, torch.cuda.Event] = {}  # of what is under way
+
+    def slot(self, storage: int, size: int) -> torch.Tensor:
+        begin, room = self.slots[storage]
+        if size > room:
+            raise Internal(f"a value of {size} bytes moves to a slot of {room}")
+        return self.memory[begin:begin + size]
+
+    def store(self, storage: int, tensor: torch.Tensor) -> None:
+        layout = Layout.of(tensor)
+        self.stored_bytes += layout.bytes
+        self.kept[storage] = layout
+        self.queue(OUT, storage, self.slot(storage, layout.bytes), _all_bytes(tensor.untyped_storage()))
+
+    def load(self, storage: int) -> torch.Tensor:
+        layout = self.kept[storage]
+        whole = torch.empty(layout.bytes, dtype=torch.uint8, device=layout.device)
+        self.loaded_bytes += layout.bytes
+        self.queue(IN, storage, whole, self.slot(storage, layout.bytes))
+        return layout.over(whole.untyped_storage())
+
+    def queue(self, direction: int, storage: int, to: torch.Tensor, source: torch.Tensor) -> None:
+        """A copy behind all that has been queued so far."""
+        if not self.streams:
+            self.streams = (torch.cuda.Stream(), torch.cuda.Stream())
+        stream = self.streams[direction]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            to.copy_(source, non_blocking=True)
+        self.events[storage] = stream.record_event()
+
+    def wait(self, storage: int) -> None:
+        """All that is queued from here on comes behind the copy; the host goes on."""
+        event = self.events.pop(storage, None)
+        if event is not None:
+            torch.cuda.current_stream().wait_event(event)
+
+    def look(self, storage: int) -> torch.Tensor:
+        event = self.events.pop(storage, None)
+        if event is not None:
+            event.synchronize()
+        layout = self.kept[storage]
+        return layout.over(self.memory.untyped_storage(), self.slots[storage][0])
+
+    def end_step(self, failed_in_update: bool) -> None:
+        for storage in list(self.events):
+            self.wait(storage)
+        super().end_step(failed_in_update)
+
+
+def _all_bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 # ---- moves in graphs: torch.compile's halves have no arena, so a copy is a tensor of its own

@@ -8,7 +8,7 @@ instead: by the op's functional form, or in a copy.
     before the step     written by one unit after the other: parameters, buffers, state (`updates`)
     running statistics  a batch norm writes them when it runs first; when it runs again it gets copies (`statistics`)
     random numbers      units that draw are chained: each takes the stream's state from the one before as an operand
-                        of `STATE_BYTES`, so the first runs keep their order, and a rerun finds the state it began with
+                        of its own, so the first runs keep their order, and a rerun finds the state it began with
 
 The optimizer's update of a parameter is a unit too (optimizers.py). Tests: tests/python/test_torch_traps.py.
 """
@@ -27,7 +27,6 @@ from .optimizers import Updates
 from .trace import BACKWARD, FORWARD, Trace
 
 UPDATE = "update"
-STATE_BYTES = 5056  # of the CPU's random stream
 FAR = 64  # units: a write in place further from where its value was made is a unit of its own
 
 
@@ -69,12 +68,12 @@ class Unit:
 
 def clone_exactly(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the same strides."""
-    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def clone_as(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """A copy with these strides, as autograd makes one of a gradient that lies otherwise than its parameter."""
-    return torch.empty_strided(tensor.size(), stride, dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_strided(tensor.size(), stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 class _Builder:
@@ -274,7 +273,7 @@ def _chain_random(program: Program, units: list[Unit]) -> None:
     drawing = [unit for unit in units if unit.random]
     for k, unit in enumerate(drawing):
         state = len(program.storages)
-        program.storages.append(Storage(state, -1, STATE_BYTES, MADE if k else STATE, f"random.{k}"))
+        program.storages.append(Storage(state, -1, program.device.state_bytes, MADE if k else STATE, f"random.{k}"))
         unit.state_in = state
         if k:
             drawing[k - 1].state_out = state
@@ -306,7 +305,7 @@ ROW_BY_ROW = {"aten::_log_softmax_backward_data": 0, "aten::_softmax_backward_da
               "aten::_softmax": 0}
 
 
-def _writing_form(call: Call, position: int) -> Call | None:
+def _writing_form(call: Call, position: int, key: str) -> Call | None:
     """The call that leaves its result where the operand at `position` lies; None where no kernel does."""
     target = call.target
     namespace, name = target._schema.name.split("::")
@@ -321,7 +320,7 @@ def _writing_form(call: Call, position: int) -> Call | None:
         arguments = found._schema.arguments
         outs = [a for a in arguments if a.is_out]
         if (len(outs) == 1 and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted
-                and torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), "CPU")):
+                and torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), key)):
             return replace(call, target=found, many=False, kwargs={**call.kwargs, outs[0].name: call.args[position]})
     return None
 
@@ -348,7 +347,7 @@ def _find_in_place(program: Program, unit: Unit) -> None:
         tensor = program.tensors[argument.id]
         same = (tensor.shape, tensor.stride, tensor.dtype) == (out.shape, out.stride, out.dtype)
         if same and others == {argument.id} and storage.role == MADE and storage.bytes == made.bytes:
-            form = _writing_form(call, position)
+            form = _writing_form(call, position, program.device.dispatch_key)
             if form is not None:
                 unit.in_place.setdefault(storage.id, form)
 

@@ -1,0 +1,218 @@
+"""Where a step runs, the CPU or one GPU under CUDA, and all that differs between them.
+
+    random stream   the CPU's generator, or the GPU's: a seed and a count, which the host keeps, so nobody waits for it
+    seconds         on the host's clock; of a GPU between two events behind a kernel that only waits, so that the host
+                    has queued all of the unit before the first kernel of it begins
+    addresses       multiples of 64 bytes; on a GPU of 512, as PyTorch's own: kernels are chosen by alignment
+    costs           a GPU's own profile: name, memory, and the speed of copies and of one product, measured once
+
+A step is on one device. Numbers that eager mode keeps on the CPU beside a GPU (an optimizer's count, `torch.tensor(2.0)`)
+stay there: they are counted in the plan, and lie outside of the arena.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import json
+import pathlib
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import cache
+
+
+class Cpu:
+    """The CPU's PyTorch."""
+
+    type = "cpu"
+    device = torch.device("cpu")
+    alignment = 64
+    state_bytes = 5056  # of the random stream
+    dispatch_key = "CPU"
+
+    def get_state(self) -> torch.Tensor:  # of the generator itself: PyTorch's functions are exchanged while a step is traced
+        return torch.default_generator.get_state()
+
+    def set_state(self, state: torch.Tensor) -> None:
+        torch.default_generator.set_state(state)
+
+    def timed(self, function: Callable, given: list) -> tuple[Any, float]:
+        """What the function makes of the list, and seconds."""
+        began = time.perf_counter()
+        made = function(given)
+        return made, time.perf_counter() - began
+
+    def finish(self) -> None:
+        """Waits for what runs."""
+
+    def host_memory(self, size: int) -> torch.Tensor:
+        """Bytes for values that are away."""
+        return torch.empty(size, dtype=torch.uint8)
+
+    def digest(self, whole: torch.UntypedStorage) -> bytes:
+        """Of the bits of all bytes."""
+        contents = (ctypes.c_char * whole.nbytes()).from_address(whole.data_ptr()) if whole.nbytes() else b""
+        return hashlib.blake2b(contents, digest_size=16).digest()
+
+    def prepare(self) -> None:
+        """Makes what the process's first step would make for all later ones."""
+
+    def around(self) -> tuple:
+        """What changes the captured graph or its kernels without standing in model or batch."""
+        return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads()
+
+    def machine(self) -> list[Any]:
+        """What measurements hold for."""
+        return [torch.__version__, torch.get_num_threads(), platform.machine(), platform.processor(),
+                torch.backends.cpu.get_cpu_capability()]
+
+    def planning(self, keep: bool) -> dict[str, Any]:  # noqa: ARG002: as of a GPU
+        """Options of the planner."""
+        return {}
+
+
+SPIN = 1 << 21  # cycles of a kernel that waits: about a millisecond, longer than Python takes to queue a unit
+COPIED = 1 << 28  # bytes of a copy whose speed is measured
+DIGESTED = 1 << 18  # numbers of 8 bytes at once
+_ODD = 0x9E3779B97F4A7C15 - (1 << 64)
+SIDE = 4096  # of the square matrices whose product is measured
+
+
+class Cuda:
+    """One GPU. Everything runs in the stream that is current when a step is called."""
+
+    type = "cuda"
+    alignment = 512
+    state_bytes = 16
+    dispatch_key = "CUDA"
+
+    def __init__(self, index: int) -> None:
+        torch.cuda.init()
+        self.device = torch.device("cuda", index)
+        self.generator = torch.cuda.default_generators[index]
+
+    def get_state(self) -> torch.Tensor:
+        return self.generator.get_state()
+
+    def set_state(self, state: torch.Tensor) -> None:
+        self.generator.set_state(state)
+
+    def timed(self, function: Callable, given: list) -> tuple[Any, float]:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.finish()
+        torch.cuda._sleep(SPIN)
+        begin.record()
+        made = function(given)
+        end.record()
+        end.synchronize()
+        return made, begin.elapsed_time(end) / 1000
+
+    def finish(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    def host_memory(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def digest(self, whole: torch.UntypedStorage) -> bytes:
+        """A polynomial over numbers of 64 bits with drawn factors: what differs in any bit has another digest, but for one
+        chance in 2**60. It stays on the GPU; large values would take half a second each on their way to the host."""
+        contents = torch.empty(0, dtype=torch.uint8, device=self.device).set_(whole)
+        rest = whole.nbytes() % 8
+        numbers = contents[:whole.nbytes() - rest].view(torch.int64)
+        total, factors = torch.zeros((), dtype=torch.int64, device=self.device), self._factors()
+        for part in numbers.split(DIGESTED):
+            total = total * _ODD + (part * factors[:part.numel()]).sum()
+        return f"{int(total)} {contents[whole.nbytes() - rest:].tolist()} {whole.nbytes()}".encode()
+
+    def _factors(self) -> torch.Tensor:
+        drawn = torch.Generator().manual_seed(1)
+        return (torch.randint(-2**62, 2**62, (DIGESTED,), generator=drawn) * 2 + 1).to(self.device)
+
+    def prepare(self) -> None:
+        """cuBLAS keeps its workspace once it has one."""
+        for dtype in (torch.float32, torch.bfloat16):
+            small = torch.ones(16, 16, dtype=dtype, device=self.device)
+            torch.addmm(small[0], small, small)
+            torch.bmm(small[None], small[None])
+
+    def around(self) -> tuple:
+        cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+        return (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"), cudnn.enabled, cudnn.benchmark,
+                cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32,
+                torch.are_deterministic_algorithms_enabled())
+
+    def machine(self) -> list[Any]:
+        return [torch.__version__, torch.version.cuda, torch.backends.cudnn.version(),
+                torch.cuda.get_device_name(self.device), *map(str, self.around())]
+
+    def planning(self, keep: bool) -> dict[str, Any]:
+        return {"device": str(_written(self.profile(keep))), "swap_residents": False}
+
+    def profile(self, keep: bool) -> dict[str, Any]:
+        """As docs/formats.md has it ("Device profile"). Measured once, where it can be kept."""
+        key = cache.key("profile", torch.__version__, torch.cuda.get_device_name(self.device))
+        kept = cache.load_rows(key) if keep else None
+        if kept is None:
+            kept = [self._measured()]
+            if keep:
+                cache.store_rows(key, kept)
+        return kept[0]
+
+    @functools.cache  # noqa: B019: there are as many as GPUs
+    def _measured(self) -> dict[str, Any]:
+        facts = torch.cuda.get_device_properties(self.device)
+        host = torch.empty(COPIED, dtype=torch.uint8, pin_memory=True)
+        here, other = (torch.empty(COPIED, dtype=torch.uint8, device=self.device) for _ in range(2))
+        square = torch.rand(SIDE, SIDE, device=self.device)
+
+        def seconds(function: Callable[[], Any]) -> float:
+            return min(self.timed(lambda _: function(), [])[1] for _ in range(4))
+
+        product = 2 * SIDE**3 / seconds(lambda: torch.mm(square, square))
+        link = {"name": "host", "out_bytes_per_second": COPIED / seconds(lambda: host.copy_(here, non_blocking=True)),
+                "in_bytes_per_second": COPIED / seconds(lambda: here.copy_(host, non_blocking=True)),
+                "latency_seconds": seconds(lambda: here[:1].copy_(host[:1], non_blocking=True))}
+        return {"name": facts.name, "source": "measured by this package when it first planned for it",
+                "memory_bytes": facts.total_memory, "alignment_bytes": self.alignment,
+                "bytes_per_second": 2 * COPIED / seconds(lambda: here.copy_(other)),
+                "launch_seconds": 5e-6, "matmul_flops_per_second": product, "vector_flops_per_second": product,
+                "slow_tiers": [link]}
+
+
+def _written(profile: dict[str, Any]) -> pathlib.Path:
+    """A file with the profile; the library takes a path. Its name says what is in it."""
+    text = json.dumps(profile, indent=2)
+    name = f"device-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    for folder in (cache.folder, lambda: pathlib.Path(tempfile.gettempdir())):
+        try:
+            path = folder() / name
+            if not path.exists() or path.read_text() != text:
+                path.write_text(text)
+            return path
+        except OSError:
+            continue
+    raise OSError(f"neither the cache nor {tempfile.gettempdir()} takes {name}")
+
+
+CPU = Cpu()
+
+
+@functools.cache
+def _gpu(index: int) -> Cuda:
+    return Cuda(index)
+
+
+def device_of(device: torch.device) -> Cpu | Cuda:
+    """Raises ValueError for another kind of device."""
+    if device.type == "cuda":
+        return _gpu(device.index if device.index is not None else torch.cuda.current_device())
+    if device.type != "cpu":
+        raise ValueError(f"steps run on the CPU and on GPUs under CUDA, not on {device}")
+    return CPU

@@ -1,0 +1,143 @@
+"""Updates by the optimizer's own step(): what any optimizer does to one parameter, bit for bit.
+
+A planned step updates each parameter when its gradient is there, so step() is called on a stand-in of the optimizer:
+the same class and attributes, one group, one parameter, that parameter's state. It reads its group as it is at that
+moment, so schedules need no new plan. State stays in the tensors in which it began: where step() puts another tensor
+into it, or into the parameter, the contents are copied back. rehearsal.py tries whether that is what the whole
+optimizer does, and refuses it by name where it is not.
+
+State is made before the first step, as step() puts it into an empty state: by a step on a copy of the parameter. Where
+the first step makes it of the gradient (a momentum that begins as its copy), the plan has tensors like it, and the first
+step fills them; that step takes its memory beside the arena, as its ops are not those of later ones. So does an
+update that reads numbers off tensors, from the first op on that is not as the list has it (`_Followed`).
+Tests: tests/python/test_torch_optimizers.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import optimizers
+from .optimizers import KNOWN, KnownUpdates, Updates
+from .rehearsal import (State, first_state, kind_of, leaf_like, rehearsal_of, run_alone, sequences, tensors_in,
+                        with_tensors)
+
+
+def signature(optimizer: torch.optim.Optimizer) -> Any:
+    """What of the optimizer changes which tensors an update touches or makes: a plan holds for it. Raises Unsupported, and
+    what step() raises."""
+    return optimizers.signature(optimizer) if type(optimizer) in KNOWN else sorted(sequences(optimizer).items())
+
+
+def updates_of(optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> Updates:
+    """Raises Unsupported or Usage."""
+    return (KnownUpdates if type(optimizer) in KNOWN else OwnUpdates)(optimizer, parameters)
+
+
+class _Followed(TorchDispatchMode):
+    """Calls `otherwise` at the first op that is not the next of the list, and at all that follow."""
+
+    def __init__(self, ops: tuple[str, ...], otherwise: Callable[[], None]) -> None:
+        super().__init__()
+        self.left, self.otherwise = list(reversed(ops)), otherwise
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if not self.left or self.left.pop() != str(func):
+            self.left = []
+            self.otherwise()
+        return func(*args, **(kwargs or {}))
+
+
+class OwnUpdates(Updates):
+    """Of an optimizer that no other file knows."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> None:
+        super().__init__(optimizer, parameters)
+        self.rehearsal = rehearsal_of(optimizer)
+        self.ops = sequences(optimizer) if self.rehearsal.looks else {}
+        self.behind_first: dict[str, State] = {}  # of a late state that is not there yet: what it will be
+
+    def is_late(self, name: str) -> bool:
+        return id(self.parameters[name]) in self.rehearsal.late
+
+    def held(self, name: str) -> State:
+        """The state, or what it will be behind the first step."""
+        return self.optimizer.state.get(self.parameters[name]) or self.behind_first.get(name, {})
+
+    def make_state(self, names: list[str]) -> None:
+        for name in names:
+            p = self.parameters[name]
+            if self.held(name):
+                continue
+            with torch.no_grad():
+                leaf = leaf_like(p, p.detach().clone(memory_format=torch.preserve_format), torch.zeros_like(p))
+                before, behind = first_state(self.optimizer, self.group(name), leaf)
+            if self.is_late(name):
+                self.behind_first[name] = behind or {}
+            elif before:
+                self.optimizer.state[p] = before
+
+    def state(self, name: str) -> dict[str, torch.Tensor]:
+        if not self.held(name):
+            self.make_state([name])
+        return tensors_in(self.held(name))
+
+    def try_groups(self) -> None:
+        """`signature` has done it: it is asked before each step."""
+
+    def function(self, name: str) -> Callable[..., None]:
+        def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
+            self.update(name, parameter, gradient, list(state))
+
+        return update
+
+    def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor, given: list[torch.Tensor]) -> None:
+        """`given`: the tensors of the state, or others in their places (copies in the arena, stand-ins when it is measured)."""
+        p, held = self.parameters[name], self.held(name)
+        own = list(tensors_in(held).values())
+        first = self.live and not self.optimizer.state.get(p) and self.is_late(name)
+        if not self.live:  # counts are to be true: which ops run may depend on them
+            for mine, tensor in zip(own, given, strict=True):
+                if mine.dim() == 0 and mine is not tensor:
+                    tensor.copy_(mine)
+        if first:
+            self.aside()
+        leaf = leaf_like(p, parameter, gradient.clone() if self.rehearsal.spoils else gradient)
+        before = None if first or not held else with_tensors(held, given)
+        with self.followed(name, self.aside if self.live else lambda: None):
+            after = run_alone(self.optimizer, self.group(name), leaf, before)
+        if leaf.data_ptr() != parameter.data_ptr():
+            parameter.copy_(leaf)
+        kept = self.settled(after, own, given)
+        if self.live and kept is not None:
+            self.behind_first.pop(name, None)
+            self.optimizer.state[p] = kept
+
+    def followed(self, name: str, otherwise: Callable[[], None]) -> contextlib.AbstractContextManager:
+        """Measured as it runs: the mode itself makes tensors of numbers."""
+        if not self.rehearsal.looks:
+            return contextlib.nullcontext()
+        return _Followed(self.ops[kind_of(self.groups[name][0], self.parameters[name])], otherwise)
+
+    def settled(self, after: State | None, own: list[torch.Tensor], given: list[torch.Tensor]) -> State | None:
+        """The state with what step() left in it, in its own tensors."""
+        if after is None:
+            return None
+        made = list(tensors_in(after).values())
+        for k, tensor in enumerate(made):
+            if k < len(given) and tensor is not given[k] and tensor.shape == given[k].shape:
+                given[k].copy_(tensor)
+            elif k >= len(given) or tensor is not given[k]:  # no rehearsed step had it; it is to outlive the arena
+                self.aside()
+                own = [*own[:k], tensor.detach().clone(), *own[k + 1:]]
+        return with_tensors(after, own[:len(made)])
