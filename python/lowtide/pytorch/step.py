@@ -33,7 +33,7 @@ from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
 from .calls import MADE, PARAMETER
-from .devices import Cpu, Cuda
+from .devices import CPU, Cpu, Cuda, device_of
 from .frozen import Held
 from .kept import written_buffers
 from .options import StepOptions
@@ -170,7 +170,7 @@ class Step:
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
-        around = Model.of(self._model).device.around()
+        around = next((device_of(p.device) for p in self._model.parameters()), CPU).around()
         hooked = hooks.signature(self._model)
         return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
 
