@@ -132,7 +132,8 @@ class OwnUpdates(Updates):
         if first:
             self.aside()
         leaf = leaf_like(p, parameter, gradient.clone() if self.rehearsal.spoils else gradient)
-        before = None if first or not held else with_tensors(held, given)
+        same = all(mine is tensor for mine, tensor in zip(own, given, strict=True))
+        before = None if first or not held else held if self.live and same else with_tensors(held, given)
         with self.followed(name, self.aside if self.live else lambda: None):
             after = run_alone(self.optimizer, self.group(name), leaf, before)
         if leaf.data_ptr() != parameter.data_ptr():
@@ -156,6 +157,8 @@ class OwnUpdates(Updates):
         if after is None:
             return None
         made = list(tensors_in(after).values())
+        if len(made) == len(own) and all(a is b is c for a, b, c in zip(made, own, given, strict=True)):
+            return after
         for k, tensor in enumerate(made):
             if k < len(given) and tensor is given[k]:
                 continue

@@ -72,6 +72,9 @@ def run_alone(optimizer: torch.optim.Optimizer, group: dict[str, Any], leaf: tor
 
 def tensors_in(state: State | None) -> dict[str, torch.Tensor]:
     """By name, in the order of the state."""
+    if state is None or all(isinstance(entry, (torch.Tensor, *PLAIN)) for entry in state.values()):
+        return {str(key): entry for key, entry in (state or {}).items()
+                if isinstance(entry, torch.Tensor)}  # nearly always; trees take long
     leaves, _ = pytree.tree_flatten_with_path(state or {})
     return {".".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path): leaf
             for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
