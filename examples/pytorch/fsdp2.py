@@ -60,6 +60,9 @@ def train() -> None:
             assert torch.equal(ours.to_local(), theirs.to_local()), "parameters differ from eager FSDP2's"
     print(f"rank {dist.get_rank()} loss {float(losses[0]):.6f}, {len(backend.last_plans)} plans, equal to eager FSDP2")
     assert backend.last_plans, "nothing was planned"
+    sizes = backend.last_plans[-1].communication
+    assert sizes, "each rank planned by itself"
+    print(f"beside a block's plan: {sizes['gather_bytes']} bytes to gather, {sizes['scatter_bytes']} to scatter")
 
 
 def main() -> None:

@@ -74,6 +74,7 @@ class Plan:
 
     def __init__(self, handle: c_void_p) -> None:
         self._handle = handle
+        self.communication: dict[str, int] = {}  # bytes that FSDP2 takes beside it (pytorch/shards.py)
 
     def __del__(self) -> None:
         handle, self._handle = getattr(self, "_handle", None), None
@@ -121,7 +122,7 @@ class Plan:
     @property
     def verdict(self) -> dict[str, Any]:
         """The verdict with stable keys (docs/formats.md, "plan --json")."""
-        return json.loads(_library.library().lowtide_plan_json(self._handle))
+        return {**json.loads(_library.library().lowtide_plan_json(self._handle)), **self.communication}
 
     @property
     def cut_short(self) -> bool:
@@ -183,7 +184,8 @@ class Plan:
         return kinds
 
     def __repr__(self) -> str:
-        return self.text.rstrip("\n")
+        said = [f"{bytes_text(size)} to {name.removesuffix('_bytes')}" for name, size in self.communication.items()]
+        return self.text.rstrip("\n") + (f"\nbeside it FSDP2 takes {' and '.join(said)}" if said else "")
 
     def _repr_html_(self) -> str:
         rows = [("arena", self.arena_bytes), ("peak", self.peak_bytes), ("as written", self.peak_before_bytes),

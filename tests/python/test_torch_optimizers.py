@@ -6,6 +6,7 @@ import pytest
 from torch_models import torch
 
 import lowtide
+from lowtide.pytorch import rehearsal
 
 nn, F = torch.nn, torch.nn.functional
 o = torch.optim
@@ -240,6 +241,12 @@ def test_optimizers_of_another_form_are_refused():
         pair(exchanged)
     with pytest.raises(lowtide.Unsupported, match="RMSprop has no update in the native engine; engine='torch' runs its own step"):
         pair(OPTIMIZERS["RMSprop"], engine="native")
+
+
+def test_parameters_on_another_device_are_refused():
+    """Nothing of it was run on a GPU."""
+    with pytest.raises(lowtide.Unsupported, match="RMSprop cannot be planned: a parameter is on meta, where the updates of SGD"):
+        rehearsal.Rehearsal(o.RMSprop(nn.Linear(2, 2, device="meta").parameters()))
 
 
 def test_a_wrong_option_is_found_before_the_step_begins():

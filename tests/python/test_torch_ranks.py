@@ -140,7 +140,15 @@ every = [None, None]
 dist.all_gather_object(every, [p.tolist() for p in model.parameters()])
 assert every[0] == every[1] and not torch.equal(held, before["2.weight"])
 say("goes on")
-dist.destroy_process_group()
+before.update((name, tensor.clone()) for name, tensor in model.state_dict().items())
+os.environ["LOWTIDE_RANK_TIMEOUT"] = "1"
+if rank == 1:
+    time.sleep(5)
+else:
+    for _ in range(2):
+        refused(lambda: step(batch()), lowtide.Error, ["rank 1 is gone or stuck: the others cannot go on (rank 0 waited: "])
+unchanged("a rank that does not come")
+os._exit(0)
 """
 
 
@@ -150,6 +158,108 @@ def test_what_fails_on_one_rank_is_refused_on_all_and_the_next_step_runs(tmp_pat
     script.write_text(FAILURES)
     done = torchrun(script)
     assert done.returncode == 0, done.stderr[-3000:]
-    for case in ("another shape", "no batch", "not finite", "no finite gradient", "a wrong label", "an exchanged tensor", "goes on"):
+    for case in ("another shape", "no batch", "not finite", "no finite gradient", "a wrong label", "an exchanged tensor", "goes on",
+                 "a rank that does not come"):
         for rank in (0, 1):
             assert f"{case} on {rank}" in done.stdout, done.stdout
+
+
+SHARDS = """
+import hashlib, os, sys
+import torch, lowtide
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives as collectives
+from lowtide.pytorch import backend, planning, ranks
+dist = torch.distributed
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch._dynamo.register_backend(backend.lowtide, name="lowtide")
+sizes = {"DefaultAllGather": set(), "DefaultReduceScatter": set()}
+
+def watched(kind):
+    allocate = kind.allocate
+    def noted(self, size, *, dtype, device):
+        made = allocate(self, size, dtype=dtype, device=device)
+        sizes[kind.__name__].add(made.nbytes)
+        return made
+    kind.allocate = noted
+
+for name in sizes:
+    watched(getattr(collectives, name))
+
+def say(what):
+    sys.stdout.write(f"{what} on {rank}\\n")
+    sys.stdout.flush()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(6, 10), nn.Linear(10, 3)
+
+    def forward(self, x):
+        return self.two(nn.functional.gelu(self.one(x)))
+
+def sharded(**options):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Net()
+    model.compile(backend="lowtide", fullgraph=True, dynamic=False, options={"effort": 0.1, "cache": False, **options})
+    return fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+
+def refused(model, x, words):
+    try:
+        model(x)
+    except Exception as problem:
+        assert words[rank] in str(problem), problem
+        return say(words[2])
+    raise AssertionError(f"{words} was not refused")
+
+x = torch.randn(5, 6)
+if rank == 1:
+    measure_all, planning.measure_all = planning.measure_all, None  # the first rank measures, and plans
+    backend.plan_or_take = None
+model = sharded(budget="100%")
+loss = model(x).sum()
+plan = backend.last_plans[-1]
+every = [None, None]
+dist.all_gather_object(every, hashlib.sha256(ranks.bytes_of(plan)).hexdigest())
+assert every[0] == every[1], "another plan"
+loss.backward()
+gathered, scattered = (sizes[name] for name in ("DefaultAllGather", "DefaultReduceScatter"))
+assert gathered == {plan.communication["gather_bytes"]}, (sizes, plan.communication)
+assert sum(scattered) == plan.communication["scatter_bytes"] == plan.verdict["scatter_bytes"], (sizes, plan.communication)
+assert "beside it FSDP2 takes" in repr(plan)
+say("one plan")
+refused(sharded(effort=0.1 + 0.1 * rank), x, ["rank 1 compiles another graph than rank 0"] * 2 + ["other options"])
+refused(sharded(budget=1), x, ["every schedule needs", "rank 0: Infeasible: ", "no plan"])
+if rank == 1:
+    ranks_graph, backend.read_graph = backend.read_graph, None
+refused(sharded(), x, ["rank 1: TypeError", "'NoneType' object is not callable", "no graph"])
+if rank == 1:
+    backend.read_graph = ranks_graph
+model = sharded()
+model(x)
+os.environ["LOWTIDE_RANK_TIMEOUT"] = "1"
+alone = "rank 0 did not compile the graph that rank 1 compiles within 1 s (LOWTIDE_RANK_TIMEOUT)"
+if rank == 1:
+    refused(model, x[:3], ["", alone, "alone"])
+    os._exit(0)
+try:
+    for _ in range(3):
+        model(x).sum().backward()
+except RuntimeError:
+    say("alone")
+os._exit(0)
+"""
+
+
+def test_shards_run_one_plan_that_counts_what_fsdp2_takes_and_what_fails_on_one_rank_is_refused_on_all(tmp_path):
+    script = tmp_path / "shards.py"
+    script.write_text(SHARDS)
+    done = torchrun(script)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for case in ("one plan", "other options", "no plan", "no graph", "alone"):
+        for rank in (0, 1):
+            assert f"{case} on {rank}" in done.stdout, done.stdout + done.stderr[-2000:]

@@ -27,6 +27,7 @@ safe with it.
     all of the backward pass has one sequence number              test_an_op_of_the_backward_pass_knows_...
     masks that are looked into, in a compiled graph               test_torch_backend.py: test_a_target_mask_...
     a compiled graph's batch norm is functional                   test_torch_backend.py: test_batch_norms_are_...
+    a norm's momentum is a number that the count of steps makes   test_a_batch_norm_over_all_batches_so_far_...
     cudnn's batch norm; the one that declares its writes          test_cudnn_batch_norm_..., test_native_batch_norm_legit_...
     code that looks into tensors                                  test_torch_capture.py
     a graph that breaks (a warning that is logged in a loss)      test_torch_backend.py: test_a_graph_that_breaks_...
@@ -126,6 +127,13 @@ def test_native_batch_norm_legit_says_that_it_writes_its_running_statistics_and_
     found = check(forward, norm=nn.BatchNorm1d(4))
     unit = unit_of(found, "aten._native_batch_norm_legit")
     assert {found.program.storages[s].name for s in unit.updates} == {"norm.running_mean", "norm.running_var"}
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_batch_norm_over_all_batches_so_far_reads_their_count_in_each_step(affine):
+    found = check(lambda m, x: m.norm(x @ m.weight), norm=nn.BatchNorm1d(4, momentum=None, affine=affine))
+    unit = unit_of(found, "lowtide.counted_batch_norm")
+    assert {found.program.storages[s].name for s in unit.statistics} == {"norm.running_mean", "norm.running_var"}
 
 
 def test_a_batch_norm_that_runs_again_leaves_the_statistics_alone():

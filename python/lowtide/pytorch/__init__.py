@@ -13,12 +13,14 @@
     norms.py        batch norm in passes, whose sums add up
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission
+    counted_norms.py  batch norms over all batches so far, which read their count
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
     convolutions.py gradients of inputs that do not read the input
     optimizers.py   one update per parameter, bit for bit as SGD's, Adam's and AdamW's own step
     own_step.py     the same by the step() of any other optimizer; rehearsal.py tries whether that can be
     ranks.py        one plan on many ranks
+    meetings.py     ranks that compile the same graph; shards.py says which share a block's parameters
     measure.py      seconds and allocations of every unit, each kind once
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import json
 import operator
 import warnings
 from collections.abc import Callable
@@ -35,8 +36,12 @@ from .calls import INPUT, MADE, PARAMETER, Program, read_graph
 from .code import compiled
 from .devices import CPU, Cpu, Cuda, device_of
 from .graph_text import GraphText, write_graph
+from .measure import Measured
+from .meetings import Meeting
 from .options import StepOptions, moving, refuse_unknown, refuse_wrong
-from .planning import measure_or_take, measured_key, plan_or_take
+from .planning import measure_or_take, measured_key, plan_or_take, rows_of, take_measured
+from .ranks import bytes_of, plan_of
+from .shards import Sharded, sharded
 from .trace import BACKWARD, place_of_stack
 from .transfers import begin_load, begin_store, end_copy
 from .units import Unit, one_by_one
@@ -315,30 +320,80 @@ def _device(placeholders: list[torch.fx.Node]) -> Cpu | Cuda:
     return device_of(next((device for device in found if device.type != "cpu"), CPU.device))
 
 
-def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int],
-              options: dict[str, Any]) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """Forward and backward graph. `forward`: how many outputs are the forward pass's; `fixed`: inputs that stay."""
+def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int], options: dict[str, Any],
+              shared: Sharded | None = None) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """Forward and backward graph. `forward`: how many outputs are the forward pass's; `fixed`: inputs that stay; `shared`:
+    the ranks that share its parameters."""
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     roles = [(PARAMETER if i in set(fixed) else INPUT, node.name) for i, node in enumerate(placeholders)]
     places = {node.name: place_of_stack(node.meta.get("stack_trace") or "") for node in joint.graph.nodes}
     device = _device(placeholders)
     if device.type != "cpu" and options.get("swap") is not None:
         raise Unsupported(f"swap is not there in backend lowtide on {device.device}; lowtide.compile_step has it")
-    program = read_graph(joint, roles, places, device=device)
-    tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
-    units = one_by_one(program)
-    boundary = _boundary(program, units, forward, tangents)
-    keep = options.get("cache", True)
-    key = measured_key(device, write_graph(program, units, None, "joint graph"), units, "joint", boundary)
-    measured = measure_or_take(program, [unit for unit in units if unit.calls], key, keep)
-    measured.insert(boundary, type(measured[0])(1e-6) if measured else None)
-    graph = write_graph(program, units, measured, "joint graph")
-    asked = {**_planning(options), **device.planning(keep)}
-    plan = plan_or_take(graph, "joint graph", cache.key(key, asked), asked, options.get("progress"), keep)
+
+    def read() -> _Joint:
+        program = read_graph(joint, roles, places, device=device)
+        tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
+        units = one_by_one(program)
+        boundary = _boundary(program, units, forward, tangents)
+        key = measured_key(device, write_graph(program, units, None, "joint graph"), units, "joint", boundary)
+        return _Joint(program, units, boundary, key)
+
+    found, plan, graph = _planned(read, device, options, shared)
     last_plans[:] = [*last_plans[-7:], plan]
-    events, homes = _events(program, graph, plan)
-    at = events.index((_library.COMPUTE, boundary))
-    return _halves(_Cut(joint, program, units, boundary, homes), events[:at], events[at + 1:], forward, placeholders)
+    events, homes = _events(found.program, graph, plan)
+    at = events.index((_library.COMPUTE, found.boundary))
+    cut = _Cut(joint, found.program, found.units, found.boundary, homes)
+    return _halves(cut, events[:at], events[at + 1:], forward, placeholders)
+
+
+@dataclass
+class _Joint:
+    """A joint graph before it is planned; `key`: of what is measured."""
+
+    program: Program
+    units: list[Unit]
+    boundary: int
+    key: str
+
+    def graph(self, measured: list[Measured]) -> GraphText:
+        whole = list(measured)
+        whole.insert(self.boundary, type(whole[0])(1e-6) if whole else None)
+        return write_graph(self.program, self.units, whole, "joint graph")
+
+    def working(self) -> list[Unit]:
+        return [unit for unit in self.units if unit.calls]
+
+
+def _planned(read: Callable[[], _Joint], device: Cpu | Cuda, options: dict[str, Any],
+             shared: Sharded | None) -> tuple[_Joint, Plan, GraphText]:
+    """The joint graph with its plan: of ranks that share its parameters the first rank's."""
+    keep = options.get("cache", True)
+
+    def make(found: _Joint) -> tuple[Plan, GraphText, list]:
+        measured = measure_or_take(found.program, found.working(), found.key, keep)
+        graph, asked = found.graph(measured), {**_planning(options), **device.planning(keep)}
+        plan = plan_or_take(graph, "joint graph", cache.key(found.key, asked), asked, options.get("progress"), keep)
+        return plan, graph, rows_of(measured)
+
+    if shared is None:
+        found = read()
+        plan, graph, _ = make(found)
+        return found, plan, graph
+    met = Meeting(shared.ranks)
+    found = met.same(read, lambda made: cache.key(made.key, _planning(options)))
+
+    def tell() -> tuple[tuple[Plan, GraphText], bytes]:
+        plan, graph, rows = make(found)
+        return (plan, graph), json.dumps(rows).encode() + b"\n" + bytes_of(plan)
+
+    def take(told: bytes) -> tuple[Plan, GraphText]:
+        rows, _, plan = told.partition(b"\n")
+        return plan_of(plan), found.graph(take_measured(found.program, found.working(), json.loads(rows)))
+
+    plan, graph = met.from_first(tell, take)
+    plan.communication = {"gather_bytes": shared.gather_bytes, "scatter_bytes": shared.scatter_bytes}
+    return found, plan, graph
 
 
 def _events(program: Program, graph: GraphText, plan: Plan) -> tuple[list[Event], set[int]]:
@@ -450,6 +505,8 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
     _tell_of_breaks(asked.get("budget") is not None)
 
     def made(graph: torch.fx.GraphModule, inputs: list[Any], lasting: list[int] | None = None) -> Callable:
+        shared = sharded(inputs)
+
         def split(joint: torch.fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
                   static_lifetime_input_indices: list[int] | None = None, **more: Any) -> Any:
             symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -458,7 +515,7 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
                               "partition, without the budget", stacklevel=2)
                 return default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **more)
             fixed = static_lifetime_input_indices or [] if lasting is None else lasting
-            return partition(joint, num_fwd_outputs, fixed, asked)
+            return partition(joint, num_fwd_outputs, fixed, asked, shared)
 
         return aot_autograd(fw_compiler=boxed, bw_compiler=boxed, inference_compiler=boxed, partition_fn=split,
                             keep_inference_input_mutations=True)(graph, inputs)

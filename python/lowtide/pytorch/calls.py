@@ -28,13 +28,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
 from .devices import CPU, Cpu, Cuda
+from . import counted_norms  # noqa: F401: lowtide::counted_batch_norm
 from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
 aten = torch.ops.aten
 # Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
 HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
-                 aten.miopen_batch_norm: ((3, 4), 5)}
+                 aten.miopen_batch_norm: ((3, 4), 5), torch.ops.lowtide.counted_batch_norm: ((3, 4), 5)}
 UNCOUNTED_WRITES = {aten._native_batch_norm_legit, aten._batch_norm_with_update}  # declared, but no version grows by them
 # What holds for a plan's shapes and types anyway.
 STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",

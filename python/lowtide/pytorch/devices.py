@@ -37,11 +37,11 @@ class Cpu:
     state_bytes = 5056  # of the random stream
     dispatch_key = "CPU"
 
-    def get_state(self) -> torch.Tensor:
-        return torch.get_rng_state()
+    def get_state(self) -> torch.Tensor:  # of the generator itself: PyTorch's functions are exchanged while a step is traced
+        return torch.default_generator.get_state()
 
     def set_state(self, state: torch.Tensor) -> None:
-        torch.set_rng_state(state)
+        torch.default_generator.set_state(state)
 
     def timed(self, function: Callable, given: list) -> tuple[Any, float]:
         """What the function makes of the list, and seconds."""
@@ -126,12 +126,11 @@ class Cuda:
         contents = torch.empty(0, dtype=torch.uint8, device=self.device).set_(whole)
         rest = whole.nbytes() % 8
         numbers = contents[:whole.nbytes() - rest].view(torch.int64)
-        total = torch.zeros((), dtype=torch.int64, device=self.device)
+        total, factors = torch.zeros((), dtype=torch.int64, device=self.device), self._factors()
         for part in numbers.split(DIGESTED):
-            total = total * _ODD + (part * self._factors()[:part.numel()]).sum()
+            total = total * _ODD + (part * factors[:part.numel()]).sum()
         return f"{int(total)} {contents[whole.nbytes() - rest:].tolist()} {whole.nbytes()}".encode()
 
-    @functools.cache  # noqa: B019: there are as many as GPUs
     def _factors(self) -> torch.Tensor:
         drawn = torch.Generator().manual_seed(1)
         return (torch.randint(-2**62, 2**62, (DIGESTED,), generator=drawn) * 2 + 1).to(self.device)

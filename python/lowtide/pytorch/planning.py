@@ -132,7 +132,7 @@ def _measured_of(rows: list) -> list[Measured]:
             for seconds, first, again, taken, *more in rows]
 
 
-def _rows(measured: list[Measured]) -> list:
+def rows_of(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
         return [[a.bytes, a.result, a.offset] for a in found]
 
@@ -188,7 +188,7 @@ def measure_or_take(program: Program, units: list[Unit], key: str, keep: bool) -
         return take_measured(program, units, kept)
     measured = measure_all(program, units, {}, None)
     if keep:
-        cache.store_rows(key, _rows(measured))
+        cache.store_rows(key, rows_of(measured))
     return measured
 
 
@@ -222,9 +222,9 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
     kinds = {unit.number: (updates.kind(unit.what), said) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory, known, _there(captured))
     if parallel:
-        measured = _measured_of(ranks.from_first(_rows(measured)))
+        measured = _measured_of(ranks.from_first(rows_of(measured)))
     if keep:
-        cache.store_rows(key, [chosen, _rows(measured)])
+        cache.store_rows(key, [chosen, rows_of(measured)])
     return measured
 
 

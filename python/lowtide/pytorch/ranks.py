@@ -9,12 +9,17 @@ done by `on_all`: all know of it, and all raise. A step whose op fails on one ra
 wait for, with zeros, until all ranks agree, before the first update, whether the step goes on (`Averages`). Behind that
 point only memory may fail, and nobody waits for the others there but in the averages that are left.
 
+A rank that is gone, or stuck, cannot say so. Where a collective fails the ranks call the roll in the group's store, and the
+error names those that do not answer. The group notices a process that has died at once, one that is stuck when its own
+timeout is over; in a step LOWTIDE_RANK_TIMEOUT (seconds) ends the wait earlier.
+
 A program ends its group by `end_group`. The averaging is an op of its own, `lowtide::average`, a planned op with a buffer in the arena like any other.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import gc
 import hashlib
@@ -22,7 +27,8 @@ import importlib
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -30,13 +36,62 @@ import torch.distributed as dist
 
 from ..errors import BY_STATUS, Error, Usage
 from ..plans import Plan
+from .meetings import group_store, patience, ranks_in_words
+
+
+class Gone(Error, RuntimeError):
+    """A rank that the others wait for is not there any more."""
+
+
+ROLL_CALL = 3.0  # seconds
+_lost: list[tuple[weakref.ref, str]] = []  # the group that has ended, and why
+
+
+def _absent() -> list[int]:
+    """Ranks that do not answer. Raises RuntimeError where the store is gone, too."""
+    store = dist.PrefixStore("lowtide/roll-call", group_store())
+    store.set(str(dist.get_rank()), b"here")
+    every = [str(rank) for rank in range(dist.get_world_size())]
+    with contextlib.suppress(RuntimeError):
+        store.wait(every, datetime.timedelta(seconds=ROLL_CALL))
+    return [rank for rank, name in enumerate(every) if not store.check([name])]
+
+
+@contextlib.contextmanager
+def naming() -> Iterator[None]:
+    """A collective within that fails raises Gone, which names the ranks that are not there."""
+    for group, why in _lost:
+        if group() is dist.group.WORLD:
+            raise Gone(why)
+    try:
+        yield
+    except RuntimeError as problem:
+        try:
+            absent = _absent()
+        except RuntimeError:
+            absent = []
+        who = f"{ranks_in_words(absent)} {'is' if len(absent) == 1 else 'are'} gone or stuck" if absent else "a rank is gone"
+        reason = (str(problem).strip().splitlines() or [""])[0]
+        why = f"{who}: the others cannot go on (rank {dist.get_rank()} waited: {reason[:200]})"
+        _lost[:] = [(weakref.ref(dist.group.WORLD), why)]
+        raise Gone(why) from problem
+
+
+def reduce_in_step(tensor: torch.Tensor) -> None:
+    """The sum over all ranks."""
+    seconds = patience()
+    with naming():
+        if seconds is None:
+            dist.all_reduce(tensor)
+        else:
+            dist.all_reduce(tensor, async_op=True).wait(datetime.timedelta(seconds=seconds))
 
 
 @torch.library.custom_op("lowtide::average", mutates_args=())
 def average(gradient: torch.Tensor) -> torch.Tensor:
     """Over all ranks: each divides, then they add, as DDP does it."""
     result = gradient / dist.get_world_size()
-    dist.all_reduce(result)
+    reduce_in_step(result)
     Averages.done += 1
     return result
 
@@ -55,7 +110,7 @@ class Averages:
     def join(left: list[tuple[tuple[int, ...], torch.dtype]]) -> None:
         """Takes part in those that this rank, whose step has failed, has not come to. The results are nobody's."""
         for shape, dtype in left[Averages.done:]:
-            dist.all_reduce(torch.zeros(shape, dtype=dtype))
+            reduce_in_step(torch.zeros(shape, dtype=dtype))
 
 
 @functools.cache
@@ -64,19 +119,24 @@ def _board(ranks: int) -> torch.Tensor:
     return torch.zeros(ranks, dtype=torch.int64)
 
 
-def _numbers(mine: int) -> list[int]:
+def _numbers(mine: int, in_step: bool) -> list[int]:
     """Each rank's, on all ranks."""
     board = _board(dist.get_world_size())
     seen = board.numpy()
     seen[:] = 0
     seen[dist.get_rank()] = mine
-    dist.all_reduce(board)
+    if in_step:
+        reduce_in_step(board)
+    else:  # another rank may plan meanwhile
+        with naming():
+            dist.all_reduce(board)
     return seen.tolist()
 
 
 def _gathered(mine: Any) -> list[Any]:
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, mine)
+    with naming():
+        dist.all_gather_object(every, mine)
     return every
 
 
@@ -95,11 +155,12 @@ def _problem_of(rank: int, mine: Exception | None) -> Exception:
 
 def agreed(problem: Exception | None) -> Exception | None:
     """What is wrong on this rank, or else on another; None where nothing is on any."""
-    numbers = _numbers(_WRONG if problem is not None else 1)
+    numbers = _numbers(_WRONG if problem is not None else 1, in_step=True)
     return _problem_of(numbers.index(_WRONG), problem) if _WRONG in numbers else None
 
 
-def on_all(make: Callable[[], Any], same: Callable[[Any], tuple[Any, str]] | None = None, otherwise: str = "") -> Any:
+def on_all(make: Callable[[], Any], same: Callable[[Any], tuple[Any, str]] | None = None, otherwise: str = "",
+           in_step: bool = False) -> Any:
     """What `make` makes. Where it raises on one rank, all ranks raise.
 
     `same`: of what was made something that has to be equal on all ranks, and how it is said. Where it is not: Usage with the
@@ -113,7 +174,7 @@ def on_all(make: Callable[[], Any], same: Callable[[Any], tuple[Any, str]] | Non
             number = 1 + int(hashlib.sha256(repr(key).encode()).hexdigest()[:15], 16)
     except Exception as raised:  # noqa: BLE001: the other ranks are to know of it
         problem, number = raised, _WRONG
-    numbers = _numbers(number)
+    numbers = _numbers(number, in_step)
     if _WRONG in numbers:
         raise _problem_of(numbers.index(_WRONG), problem)
     rank = next((rank for rank, other in enumerate(numbers) if other != numbers[0]), None)
@@ -139,7 +200,7 @@ def same_start(tensors: list[torch.Tensor]) -> None:
     on_all(lambda: [(tuple(t.shape), str(t.dtype)) for t in tensors],
            lambda shapes: (shapes, f"{len(shapes)} parameters and buffers, of {sum(t.numel() for t in tensors)} numbers"),
            "rank {rank} has {its}, rank 0 {first}: the model has to be the same on all ranks")
-    with torch.no_grad():
+    with torch.no_grad(), naming():
         for tensor in tensors:
             dist.broadcast(tensor, 0)
 
@@ -154,7 +215,8 @@ def same_graph(key: str) -> None:
 def from_first(value: Any) -> Any:
     """Rank 0's value, on all ranks."""
     box = [value]
-    dist.broadcast_object_list(box, 0)
+    with naming():
+        dist.broadcast_object_list(box, 0)
     return box[0]
 
 
@@ -190,19 +252,26 @@ def _forget_meshes() -> None:
                 found.cache_clear()
 
 
-def _plan_and_bytes(make: Callable[[], Plan]) -> tuple[Plan, bytes]:
-    plan = make()
+def bytes_of(plan: Plan) -> bytes:
+    """Of its file."""
     with tempfile.TemporaryDirectory() as folder:
         plan.save(pathlib.Path(folder) / "plan.lt")
-        return plan, (pathlib.Path(folder) / "plan.lt").read_bytes()
+        return (pathlib.Path(folder) / "plan.lt").read_bytes()
+
+
+def plan_of(told: bytes) -> Plan:
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "plan.lt").write_bytes(told)
+        return Plan.load(pathlib.Path(folder) / "plan.lt")
+
+
+def _plan_and_bytes(make: Callable[[], Plan]) -> tuple[Plan, bytes]:
+    plan = make()
+    return plan, bytes_of(plan)
 
 
 def plan_of_first(make: Callable[[], Plan]) -> Plan:
     """Rank 0 plans; every rank gets the plan, or the error that rank 0 got."""
     plan, told = on_all(lambda: _plan_and_bytes(make) if dist.get_rank() == 0 else (None, None))
     told = from_first(told)
-    if plan is not None:
-        return plan
-    with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "plan.lt").write_bytes(told)
-        return Plan.load(pathlib.Path(folder) / "plan.lt")
+    return plan if plan is not None else plan_of(told)

@@ -250,6 +250,9 @@ class Rehearsal:
         self.optimizer = optimizer
         self.late: set[int] = set()  # ids of parameters
         self.looks = self.spoils = False
+        elsewhere = next((p for group in optimizer.param_groups for p in trained_in(group) if p.device.type != "cpu"), None)
+        if elsewhere is not None:
+            _refuse(optimizer, f"a parameter is on {elsewhere.device}, where the updates of SGD, Adam and AdamW are planned")
         self.trained = [(g, p) for g, group in enumerate(optimizer.param_groups) for p in trained_in(group)]
         stream, drawn = torch.get_rng_state(), frozen.Draws()
         try:

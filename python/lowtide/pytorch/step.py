@@ -33,7 +33,7 @@ from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
 from .calls import MADE, PARAMETER
-from .devices import Cpu, Cuda
+from .devices import CPU, Cpu, Cuda, device_of
 from .frozen import Held
 from .kept import written_buffers
 from .options import StepOptions
@@ -170,7 +170,7 @@ class Step:
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
-        around = Model.of(self._model).device.around()
+        around = next((device_of(p.device) for p in self._model.parameters()), CPU).around()
         hooked = hooks.signature(self._model)
         return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
 
@@ -183,7 +183,7 @@ class Step:
 
         if not self._options.data_parallel:
             return read()
-        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH)
+        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH, in_step=bool(self._ready))
 
     def _for(self, batch: Any) -> tuple[list[torch.Tensor], _Ready]:
         """The batch's tensors and the plan for it, made if there is none."""
