@@ -15,9 +15,9 @@ the roofline of an RTX 3090. Groups:
     graphs     each rewrite by itself, asked for and switched off, without a budget and in --parts
                parts; only those rows where one changes anything: what the arena and the time change
 
-Printed otherwise: the extra time of the plan with all of a group, in percent of the unsplit step with each op
-once, and the points that are added without one; `none` where nothing was found without it; "~"
-where the time limit ended a search. Names are those that the program knows. Work is counted, so
+Printed otherwise: the extra time of the plan with all of a group, in percent of the unsplit step
+with each op once, and the points that are added without one; `none` where nothing was found without
+it; "~" where the time limit ended a search. Names are those that the program knows. Work is counted, so
 the same program prints the same; a search that ends elsewhere may be lucky, so small numbers of
 either sign say nothing.
 """
