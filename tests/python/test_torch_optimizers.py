@@ -201,6 +201,10 @@ class Stepping(o.SGD):
                 self.state[p]["at"] = self.state[p].get("at", 0) + 1
                 if self.state[p]["at"] == 2:
                     self.state[p]["slow"] = p.clone()
+        elif self.what == "types":
+            for p in given:
+                before = self.state[p].get("total")
+                self.state[p]["total"] = p.grad.bfloat16() if before is None else before + p.grad
         elif self.what == "names":
             self.names[id(given[0])]
 
@@ -212,10 +216,11 @@ REFUSED = {
     "numbers": "its step\\(\\) of one parameter alone is another than of all together \\(parameter \\(5, 6\\) of group 0\\)",
     "attribute": "its step\\(\\) changes 'count' of the optimizer, which all parameters share",
     "option": "its step\\(\\) changes 'count' of group 0, which all parameters share",
-    "random": "its step\\(\\) draws random numbers, whose order would be that of the plan",
+    "random": "its step\\(\\) draws random numbers, whose order would be the plan's",
     "key": "its state has 'all', which is no parameter's",
     "object": "its state holds a object; tensors and numbers are planned",
-    "later": "its step\\(\\) puts more tensors into its state later than in the first step",
+    "later": "its step\\(\\) puts tensors of other kinds into its state, or more of them, than there were",
+    "types": "its step\\(\\) puts tensors of other kinds into its state, or more of them, than there were",
     "names": "its step\\(\\) on small copies of the parameters: KeyError",
 }
 

@@ -118,6 +118,15 @@ class Step:
         return self._now.planned.plan
 
     @property
+    def planned(self) -> Planned:
+        """The captured step and its plan, of the last batch's shape."""
+        return self._now.planned
+
+    @property
+    def data_parallel(self) -> bool:
+        return self._options.data_parallel
+
+    @property
     def parts(self) -> int:
         """In how many the largest values are made and read, or the step runs along its samples; 1: nothing is in parts."""
         return self._now.planned.captured.parts
