@@ -13,9 +13,12 @@
 #include "fission/classes.h"
 #include "fission/expand.h"
 #include "fission/labels.h"
+#include "pipeline/numbers_by_bound.h"
 #include "pipeline/optimize.h"
+#include "pipeline/take_rewrites.h"
 #include "rewrite/batch_norm.h"
 #include "support/graph_writer.h"
+#include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "verify/verify.h"
 
@@ -26,13 +29,14 @@ using ir::ValueId;
 
 constexpr int64_t kSamples = 6, kLayers = 3, kNormOps = 5;  // those that one norm becomes
 
-// Convolutions with batch norm between them, its statistics kept as running ones.
-ir::Graph forward() {
+// Convolutions with batch norm between them, its statistics kept as running ones; or without.
+ir::Graph forward(bool norm = true) {
   GraphWriter net;
   ValueId x = net.given("x", {kSamples, 3, 8, 8});
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     x = net.op("Conv", {x, net.given("w", {3, 3, 3, 3}, Category::kParameter)},
                {{"pads", ir::Dims{1, 1, 1, 1}}});
+    if (!norm) continue;
     const ValueId mean(net.graph().value_count() + 3);  // behind the two that come, and y
     x = net.op("BatchNormTrain",
                {x, net.given("scale", {3}, Category::kParameter),
@@ -190,6 +194,80 @@ TEST(NormInParts, ABudgetGetsTheBetterOfBoth) {
   }
   EXPECT_GT(alone_fits, 0);
   EXPECT_GT(parts_fit, 0);
+}
+
+// Of ops that are too small to be launched several times.
+pipeline::OptimizeOptions with_little_work() {
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.device.launch_seconds = 0;
+  options.training = training();
+  options.find_smallest = false;
+  options.order.limits.max_units = options.pack.limits.max_units = 1'000'000;
+  options.schedule.remat.limits.max_units = 1'000'000;
+  return options;
+}
+
+// Where parts wait for each other, numbers of them come in the order of bounds that plans of them
+// keep to; without batch norm nothing waits.
+TEST(NormInParts, NumbersAreRankedByBoundsThatHold) {
+  pipeline::OptimizeOptions options = with_little_work();
+  const auto whole = pipeline::optimize(forward(), options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  options.budget_bytes = whole->plan.arena_bytes * 3 / 5;
+  options.split = {.parts = 0};
+  const auto to_cut = pipeline::step_to_cut(forward(), options);
+  ASSERT_TRUE(to_cut.has_value()) << to_cut.error().message;
+  const auto numbers = pipeline::numbers_by_bound(forward(), *to_cut, options);
+  ASSERT_TRUE(numbers.has_value()) << numbers.error().message;
+  ASSERT_GE(numbers->size(), 2U);
+  double last = 0;
+  size_t planned = 0;
+  for (const pipeline::Candidate& number : *numbers) {
+    SCOPED_TRACE(fission::print(number.labels));
+    EXPECT_GE(number.seconds, last);
+    last = number.seconds;
+    options.split = number.labels;
+    const auto made = pipeline::optimize(forward(), options);
+    if (!made) continue;
+    ++planned;
+    EXPECT_GE(made->plan.claims.predicted_seconds, number.seconds * (1 - 1e-9));
+  }
+  EXPECT_GE(planned, 2U);
+  options.split = {.parts = 0};
+  const auto plain = pipeline::step_to_cut(forward(/*norm=*/false), options);
+  ASSERT_TRUE(plain.has_value()) << plain.error().message;
+  const auto none = pipeline::numbers_by_bound(forward(/*norm=*/false), *plain, options);
+  ASSERT_TRUE(none.has_value()) << none.error().message;
+  EXPECT_TRUE(none->empty());
+}
+
+TEST(NormInParts, TheBestIsNeverSlowerThanAnyNumberOfParts) {
+  pipeline::OptimizeOptions options = with_little_work();
+  const auto whole = pipeline::optimize(forward(), options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  int planned = 0;
+  for (const int64_t percent : {45, 60, 35}) {
+    if (percent != 45 && !long_checks()) break;
+    SCOPED_TRACE(percent);
+    options.budget_bytes = whole->plan.arena_bytes * percent / 100;
+    options.split = {.parts = 0};
+    const auto chosen = pipeline::optimize(forward(), options);
+    if (chosen)
+      std::printf("%d %%: %.4f us in %s\n", static_cast<int>(percent),
+                  1e6 * chosen->plan.claims.predicted_seconds,
+                  fission::print(chosen->split).c_str());
+    for (const int64_t parts : {1, 2, 3, 6}) {
+      options.split = {.parts = parts};
+      const auto made = pipeline::optimize(forward(), options);
+      if (!made) continue;
+      ++planned;
+      ASSERT_TRUE(chosen.has_value()) << chosen.error().message;
+      EXPECT_LE(chosen->plan.claims.predicted_seconds, made->plan.claims.predicted_seconds)
+          << fission::print(chosen->split) << " for " << parts;
+    }
+  }
+  EXPECT_GE(planned, 2);
 }
 
 // Without the rewrite batch norm keeps the samples together, and little can be cut: the plan says

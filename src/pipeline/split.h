@@ -5,10 +5,13 @@
 // A plan of even parts comes first where their folded problem fits each op once (first_plan.h), and
 // is there within seconds. The whole step gets a short search, unless its bound says that it is
 // slower than that plan. Then come the best candidates of the label search (label_search.h), the
-// best of those without levels among them, each with a short search of its own. Where the parts
-// wait for each other (fission/passes.h) the first few numbers of parts come before them, whatever
-// is estimated of them. The best of all is planned with all of the work. What is claimed of the
-// plan, bounds and floor, speaks of the step in these parts.
+// best of those without levels among them, each with a short search of its own. The best of all is
+// planned with all of the work. What is claimed of the plan, bounds and floor, speaks of the step
+// in these parts.
+//
+// Where the parts wait for each other (fission/passes.h) numbers of parts come before labels,
+// ranked by bounds (numbers_by_bound.h) as estimates say little there. Those that may come out
+// ahead of the best are planned with all of the work as well, each as if it had been asked for.
 //
 // Where that takes time, attention is tried in blocks of queries as well, if nobody said how many:
 // in the number whose bound is best (query_blocks.h), whole and in the parts that are best then.

@@ -46,7 +46,8 @@ bool is_of_use(const Candidate& candidate, const OptimizeOptions& options, const
   const double least = candidate.least_seconds() * (1 - kTrials.estimate_error);
   if (options.most_seconds && least > *options.most_seconds) return false;
   if (trials.is_optimal() && trials.of_best.cuts_as(candidate)) return false;
-  return !trials.best || (candidate.can_fit() && least < trials.seconds());
+  const double known = trials.to_be_beaten();
+  return known == kAnyTime || (candidate.can_fit() && least < known);
 }
 
 // The plans, in the order of the candidates.
@@ -72,6 +73,11 @@ std::vector<Result<Optimized>> try_at_once(const ir::Graph& forward, const Optim
   made.push_back(run(0));
   for (auto& other : others) made.push_back(other.get());
   return made;
+}
+
+Tried tried_as(const fission::Labels& labels, const Result<Optimized>& made) {
+  if (!made) return {.labels = labels};
+  return {labels, made->plan.claims.predicted_seconds, runs_of(made->plan)};
 }
 
 void take(Optimized tried, const Candidate& candidate, Trials& trials) {
@@ -134,7 +140,7 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
       ++trials.count;
       trials.last = *batch[k];
       if (batch[k]->query_blocks == 0 && batch[k]->cuts.empty() && batch[k]->rewrites.empty())
-        trials.labels.push_back(batch[k]->labels);
+        trials.tried.push_back(tried_as(batch[k]->labels, made[k]));
       // Labels and cuts may name ops that a rewrite has taken away.
       const bool has_no_such_step =
           !made[k] && !batch[k]->rewrites.empty() && made[k].error().code == ErrorCode::kInput;

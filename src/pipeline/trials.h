@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -50,6 +51,20 @@ OptimizeOptions tried_only(OptimizeOptions options);
 // start from.
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate);
 
+// A plan's time as a multiple of what is proven of its parts.
+inline double above_bound(const plan::Plan& plan) {
+  const double bound = plan.claims.lower_bound_seconds;
+  return bound > 0 ? plan.claims.predicted_seconds / bound : 1;
+}
+
+// What a trial came to.
+struct Tried {
+  fission::Labels labels;
+  double seconds = kAnyTime;  // the budget was missed
+  std::vector<std::string> runs = {};
+  bool fits() const { return seconds < kAnyTime; }
+};
+
 // The trials of one search.
 struct Trials {
   plan::ProgressFunction progress = {};  // of these trials, from the calling thread; may be empty
@@ -57,12 +72,17 @@ struct Trials {
   Candidate of_best = {};  // whose starts begin with the best plan's schedule
   Candidate last = {};
   size_t count = 0;
-  std::vector<fission::Labels> labels = {};  // that were tried, with nothing else
+  std::vector<Tried> tried = {};        // labels with nothing else
+  double to_beat = kAnyTime;            // what plans of another kind take: no slower one is of use
+  std::vector<Candidate> numbers = {};  // by bound (numbers_by_bound.h), where parts wait
 
-  bool has_tried(const fission::Labels& some) const {
-    return std::find(labels.begin(), labels.end(), some) != labels.end();
+  const Tried* found(const fission::Labels& labels) const {
+    const auto same = [&](const Tried& one) { return one.labels == labels; };
+    const auto known = std::find_if(tried.begin(), tried.end(), same);
+    return known == tried.end() ? nullptr : &*known;
   }
   double seconds() const { return best->plan.claims.predicted_seconds; }
+  double to_be_beaten() const { return best ? std::min(seconds(), to_beat) : to_beat; }
   bool is_free() const { return best && seconds() <= best->plan.claims.once_seconds; }
   // Of the parts that it is in.
   bool is_optimal() const { return best && seconds() <= best->plan.claims.lower_bound_seconds; }
@@ -71,6 +91,11 @@ struct Trials {
   }
   bool is_loose() const {
     return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kTrials.loose);
+  }
+  // What another plan may take, by its bound: above it by that share of what the best is above its
+  // own.
+  double expected(double bound_seconds, double share) const {
+    return best ? bound_seconds * (1 + share * (above_bound(best->plan) - 1)) : bound_seconds;
   }
 };
 

@@ -306,7 +306,7 @@ class EachAlone {
  private:
   // Without a bound nothing says how good the answer is, and nobody asked.
   bool is_loose() const {
-    if (!options_.remat.cut_bound) return false;
+    if (!options_.remat.cut_bound || !options_.each_alone) return false;
     if (result_.status == SolveStatus::kInfeasible || result_.cut_short) return false;
     return result_.sequence.empty() ||
            result_.seconds > result_.lower_bound_seconds * (1 + kJoint.loose);

@@ -44,6 +44,8 @@ struct JointOptions {
   SwapOptions swap;       // of each try
   bool recompute = true;  // ops may run again
   bool transfers = true;  // buffers may move, if the problem has a link
+  // Where the answer is loose, each lever alone, too; off: the caller knows what they come to.
+  bool each_alone = true;
   int tries = kJoint.tries;
 };
 

@@ -13,6 +13,7 @@
     norms.py        batch norm in passes, whose sums add up
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission
+    ctc.py          the CTC loss with room for targets of any length
     counted_norms.py  batch norms over all batches so far, which read their count
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element

@@ -398,7 +398,7 @@ class Rehearsal:
         after = run_alone(self.optimizer, group, plain, None)
         if not after:
             return None
-        if first is not None:
+        if first is not None and _kinds(plain, first) == _kinds(plain, after):
             begun = copy.copy(first)
             again = run_alone(self.optimizer, group, given, begun)
             if _all_bits(plain, after) == _all_bits(given, again):
