@@ -2,8 +2,8 @@
 """What each mutation of labels, each rewrite and each lever is worth: a plan with all of them, and
 one with each switched off by its flag.
 
-    levers.py [--models NAME ...] [--ratio R] [--groups GROUP ...] [--effort E] [--time-limit S]
-              [--json FILE]
+    levers.py [--models NAME ...] [--ratio R] [--groups GROUP ...] [--parts N] [--effort E]
+              [--time-limit S] [--json FILE]
 
 The networks are those of bench/magis.py, within a share of the peak in program order, predicted by
 the roofline of an RTX 3090. Groups:
@@ -12,10 +12,12 @@ the roofline of an RTX 3090. Groups:
     rewrites   `--split auto --no-rewrite NAME`, likewise; also of those that the search tries by
                itself where they look promising, and of --no-pieces, --no-sums, --no-strided-views
     levers     `--split auto --swap host --forbid LEVER`, beside all levers
+    graphs     each rewrite by itself, asked for and switched off, without a budget and in --parts
+               parts; only those rows where one changes anything: what the arena and the time change
 
-Printed: the extra time of the plan with all of a group, in percent of the unsplit step with each op
-once, and the points that are added without one; `none` where nothing was found without it; "~"
-where the time limit ended a search. Names are those that the program knows. Work is counted, so
+Printed otherwise: the extra time of the plan with all of a group, in percent of the unsplit step
+with each op once, and the points that are added without one; `none` where nothing was found without
+it; "~" where the time limit ended a search. Names are those that the program knows. Work is counted, so
 the same program prints the same; a search that ends elsewhere may be lucky, so small numbers of
 either sign say nothing.
 """
@@ -33,7 +35,7 @@ from lowtide import finish, lowtide, table  # noqa: E402
 from magis_cells import Cell, Planner, Settings  # noqa: E402
 from magis_workloads import EVERYTHING  # noqa: E402
 
-GROUPS = ("mutations", "rewrites", "levers")
+GROUPS = ("mutations", "rewrites", "levers", "graphs")
 MODELS = ("gpt2", "bert_vocabulary", "vit")
 # How values lie and sums are made: rewrites without a name.
 WAYS_TO_LIE = ("--no-pieces", "--no-sums", "--no-strided-views")
@@ -55,7 +57,7 @@ def flags_without(lever: str) -> list[str]:
     return [*split, *swap, "--forbid", lever]
 
 
-def rows_of(groups: list[str]) -> dict[str, dict[str, list[str]]]:
+def rows_of(groups: list[str], parts: int) -> dict[str, dict[str, list[str]]]:
     """By group the rows, the one with all first: what is switched off, and the flags."""
     auto = ["--split", "auto"]
     rows: dict[str, dict[str, list[str]]] = {}
@@ -63,6 +65,12 @@ def rows_of(groups: list[str]) -> dict[str, dict[str, list[str]]]:
         if group == "levers":
             made = {f"--forbid {name}": flags_without(name) for name in known_names("--forbid")}
             rows[group] = {"all levers": [*auto, "--swap", "host"], **made}
+            continue
+        if group == "graphs":
+            names, split = known_names("--no-rewrite"), ["--split", str(parts)]
+            made = {f"{flag} {name}": [*split, flag, name]
+                    for name in names for flag in ("--rewrite", "--no-rewrite")}
+            rows[group] = {"no budget": split, **made}
             continue
         flag = "--no-mutation" if group == "mutations" else "--no-rewrite"
         made = {f"{flag} {name}": [*auto, flag, name] for name in known_names(flag)}
@@ -77,11 +85,31 @@ def text(cell: Cell, base: Cell) -> str:
     if cell.extra is None:
         return "late" if cell.is_late else "none"
     if cell is base:
-        return f"{cell.extra:.2f} %{cut}" + (f" ({cell.parts})" if cell.parts else "")
+        return f"{round(cell.extra, 2) + 0.0:.2f} %{cut} ({cell.parts})"
     if base.extra is None:
         return f"found{cut}"
     change = cell.extra - base.extra
     return f"{change:+.2f}{cut}" if abs(change) >= 0.005 else f"0{cut}"
+
+
+def graph_text(cell: Cell, base: Cell) -> str:
+    """Arena and extra time; of what differs from the base, by how much."""
+    if cell.arena_bytes is None or base.arena_bytes is None:
+        return "none"
+    if cell is base:
+        return f"{cell.arena_bytes / 2**30:.2f} GiB, {round(cell.extra, 2) + 0.0:.2f} %"
+    arena, time = 100 * (cell.arena_bytes / base.arena_bytes - 1), cell.extra - base.extra
+    return f"{arena:+.1f} %, {time:+.2f}" if abs(arena) >= 0.05 or abs(time) >= 0.005 else "0"
+
+
+def print_group(group: str, rows: list[str], cells: dict[str, dict[str, Cell]]) -> None:
+    is_graph = group == "graphs"
+    told = graph_text if is_graph else text
+    lines = [[row, *(told(found[row], found[rows[0]]) for found in cells.values())] for row in rows]
+    if is_graph:
+        lines = [line for line in lines if set(line[1:]) != {"0"}]
+    table(["", *cells], lines)
+    print()
 
 
 def main() -> int:
@@ -90,6 +118,7 @@ def main() -> int:
                         metavar="NAME", help=", ".join(EVERYTHING))
     parser.add_argument("--ratio", type=float, default=0.3, help="of the peak in program order")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--parts", type=int, default=1, metavar="N", help="of the group graphs")
     parser.add_argument("--effort", type=float, default=1, help="about in seconds of one core")
     parser.add_argument("--time-limit", type=float, default=120, help="of each plan, in seconds")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all plans' figures")
@@ -97,14 +126,14 @@ def main() -> int:
     broken: list[str] = []
     settings = Settings(arguments.effort, arguments.time_limit, "roofline")
     cells: dict[str, dict[str, Cell]] = {}  # by network, then by what is switched off
-    rows = rows_of(arguments.groups)
+    rows = rows_of(arguments.groups, arguments.parts)
     for name in arguments.models:
         planner = Planner(name, EVERYTHING[name], settings, broken)
         found = cells.setdefault(name, {})
-        for group in rows.values():
-            for row, flags in group.items():
-                if row not in found:
-                    found[row] = planner.plan(row, "auto", arguments.ratio, flags)
+        for group, flags_of in rows.items():
+            ratio = None if group == "graphs" else arguments.ratio
+            for row, flags in flags_of.items():
+                found[f"{group}: {row}"] = planner.plan(row, "auto", ratio, flags)
         if arguments.json:
             content = {n: {row: dataclasses.asdict(cell) for row, cell in f.items()}
                        for n, f in cells.items()}
@@ -112,12 +141,10 @@ def main() -> int:
     costs = planner.whole.costs
     print(f"extra time within {arguments.ratio:g} of the memory, and points added without one; "
           f"times by the {costs}")
-    for group in rows.values():
-        base = next(iter(group))
-        table(["", *arguments.models],
-              [[row, *(text(cells[n][row], cells[n][base]) for n in arguments.models)]
-               for row in group])
-        print()
+    for group, flags_of in rows.items():
+        known = {name: {row: found[f"{group}: {row}"] for row in flags_of}
+                 for name, found in cells.items()}
+        print_group(group, list(flags_of), known)
     return finish(broken)
 
 

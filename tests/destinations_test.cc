@@ -188,6 +188,7 @@ TEST(WrittenWholes, AreNeverWorseThanCopies) {
     Network network(seed, 12, seed % 2 == 1);
     const ir::Graph& graph = seed % 4 < 2 ? network.graph() : network.with_one_result();
     auto options = options_with(*kernels);
+    options.order.limits.max_units = 40'000'000;  // of both alike
     const auto written = pipeline::optimize(graph, options);
     const auto floor = pipeline::least_bytes(graph, options);
     options.pieces = false;

@@ -148,7 +148,8 @@ pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
 TEST(Pieces, ArePlannedProvenAndRun) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   Seen seen;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  const int seeds = some_of(40, 2);
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(seeds); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Network network(seed, 26);
     const bool results = seed % 4 == 0;  // which stay to the end and leave a budget little to do
@@ -156,11 +157,11 @@ TEST(Pieces, ArePlannedProvenAndRun) {
     check_plans(graph, graph, options_with(*kernels), *kernels, seed, seen);
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(seen.wholes, 100);
-  EXPECT_GT(seen.budgets, 20);
-  EXPECT_GT(seen.reruns, 20);
-  EXPECT_GT(seen.moves, 20);
-  EXPECT_GT(seen.refused_copies, 500);
+  EXPECT_GT(seen.wholes, 5 * seeds / 2);
+  EXPECT_GT(seen.budgets, seeds / 2);
+  EXPECT_GT(seen.reruns, seeds / 2);
+  EXPECT_GT(seen.moves, seeds / 2);
+  EXPECT_GT(seen.refused_copies, 25 * seeds / 2);
 }
 
 TEST(Pieces, Train) {

@@ -24,6 +24,7 @@
 #include "plan/plan_text.h"
 #include "plan/sequence_simulator.h"
 #include "support/graph_writer.h"
+#include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "verify/parts.h"
 #include "verify/verify.h"
@@ -143,6 +144,8 @@ TEST(Split, OfAStepThatCannotBeCutNamesTheOp) {
 TEST(Split, OfLevelsComputesTheSame) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
+  options.find_smallest = false;
+  spend_little(options);
   const ir::Graph graph = forward();
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const fission::AxisClass axis_class = fission::axis_classes(step)->front();
@@ -437,6 +440,8 @@ TEST(Split, ByBudgetSaysWhatNoPartsGetBelow) {
 TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);
+  options.find_smallest = false;
+  spend_little(options);
   const ir::Graph graph = forward();
   const int64_t whole = pipeline::least_bytes(graph, options).value();
   options.split = {.parts = 0};
@@ -464,6 +469,7 @@ TEST(Split, AndTransfersAreChosenTogether) {
   int both = 0, faster = 0;
   for (const double speed : {1e9, 4e9})
     for (const int64_t percent : {70, 50, 35}) {
+      if (speed > 1e9 && percent != 50 && !long_checks()) continue;
       SCOPED_TRACE(testing::Message() << percent << " %, " << speed << " bytes per second");
       options.slow_tiers = {
           {"host", {.bytes_per_second_out = speed, .bytes_per_second_in = speed}}};

@@ -243,7 +243,8 @@ ir::Graph from_text(const ir::Graph& graph) {
 TEST(StridedViews, ArePlannedProvenAndRun) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   Seen seen;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  const int seeds = some_of(40, 2);
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(seeds); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Network network(seed, 26, Views::kAsked);
     const bool results = seed % 4 == 0;  // which stay to the end and leave a budget little to do
@@ -251,12 +252,12 @@ TEST(StridedViews, ArePlannedProvenAndRun) {
     check_plans(graph, graph, options_with(*kernels), *kernels, seed, seen);
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(seen.strided, 400);
-  EXPECT_GT(seen.expanded, 50);
-  EXPECT_GT(seen.chained, 50);
-  EXPECT_GT(seen.copies, 30);
-  EXPECT_GT(seen.budgets, 20);
-  EXPECT_GT(seen.refused_copies, 500);
+  EXPECT_GT(seen.strided, 10 * seeds);
+  EXPECT_GT(seen.expanded, 5 * seeds / 4);
+  EXPECT_GT(seen.chained, 5 * seeds / 4);
+  EXPECT_GT(seen.copies, 3 * seeds / 4);
+  EXPECT_GT(seen.budgets, seeds / 2);
+  EXPECT_GT(seen.refused_copies, 25 * seeds / 2);
 }
 
 TEST(StridedViews, Train) {

@@ -75,7 +75,8 @@ TEST(Sums, ArePlannedProvenAndRun) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   Seen seen;
   int sums = 0, contributions = 0, reordered = 0;
-  for (uint64_t seed = 0; seed < 30; ++seed) {
+  const int seeds = some_of(30, 2);
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(seeds); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const SharedWeights network(seed, 12);
     auto options = options_with(*kernels);
@@ -121,13 +122,13 @@ TEST(Sums, ArePlannedProvenAndRun) {
       "%d sums of %d contributions, %d lower peaks, %d budgets, %d reruns, %d moves, %d of "
       "gradients\n",
       sums, contributions, reordered, seen.budgets, seen.reruns, seen.moves, seen.moved_sums);
-  EXPECT_GT(sums, 60);
-  EXPECT_GT(contributions, 150);
+  EXPECT_GT(sums, 2 * seeds);
+  EXPECT_GT(contributions, 5 * seeds);
   EXPECT_GT(reordered, 0);
-  EXPECT_GT(seen.budgets, 20);
-  EXPECT_GT(seen.reruns, 20);
-  EXPECT_GT(seen.moves, 20);
-  EXPECT_GT(seen.refused_copies, 300);
+  EXPECT_GT(seen.budgets, 2 * seeds / 3);
+  EXPECT_GT(seen.reruns, 2 * seeds / 3);
+  EXPECT_GT(seen.moves, 2 * seeds / 3);
+  EXPECT_GT(seen.refused_copies, 10 * seeds);
 }
 
 // Every sum goes to the slow tier as soon as it is begun, and comes back for its first

@@ -15,7 +15,8 @@ import magis_pictures
 from lowtide import BUILD, SCRATCH, lowtide, table
 from magis_cells import Settings, tenths
 from magis_commands import Commands, told
-from magis_published import ABLATION, BASELINES_LEAST, CURVES, MAGIS_LEAST, OVERHEADS, POFO_IN_PARTS
+from magis_published import (ABLATION, BASELINES_LEAST, CURVES, MAGIS_LEAST, OVERHEADS,
+                             POFO_IN_PARTS, RIVALS)
 from magis_rows import METHODS, ROWS
 from magis_workloads import EVERYTHING
 
@@ -209,6 +210,8 @@ def curves_of(name: str, outcome) -> dict[str, list[tuple[float, float]]]:
             curves[row.name] = pareto(points)
     if name in CURVES:
         curves["MAGIS, measured"] = CURVES[name]
+    for who, point in RIVALS.get(name, {}).items():
+        curves[f"paper: {who}"] = [point]
     return curves
 
 

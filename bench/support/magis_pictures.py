@@ -9,7 +9,7 @@ MOST_EXTRA = 60  # percent that are drawn
 GREATEST_RATIO = 1.05
 STEPS = 5        # of the grid
 COLOURS = ("#888888", "#b8860b", "#2e8b57", "#8b4513", "#6a5acd", "#cd853f", "#9370db", "#4682b4",
-           "#1e90ff", "#dc143c", "#ff69b4", "#000000", "#7f7f00")
+           "#1e90ff", "#dc143c", "#ff69b4", "#000000", "#7f7f00", "#008b8b", "#bdb76b")
 
 Curves = dict[str, list[tuple[float, float]]]  # by who: ratios, extra time in percent
 

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .pytorch.options import StepKeywords
+    from .pytorch.again import Timed
     from .pytorch.step import Step
 
 __all__ = ["BadInput", "Error", "Infeasible", "Internal", "Limit", "Plan", "Refused", "Unsupported", "Usage",
-           "compile_step", "plan", "version"]
+           "compile_step", "measure", "plan", "version"]
 
 
 def plan(model: Any, loss_fn: Any = None, optimizer: Any = None, sample_batch: Any = None, **options: Any) -> Plan:
@@ -51,3 +52,11 @@ def compile_step(model: Any, loss_fn: Any, optimizer: Any, sample_batch: Any,
     from .pytorch.engines import compile_step as compile_torch_step
 
     return compile_torch_step(model, loss_fn, optimizer, sample_batch, **options)
+
+
+def measure(step: Step, rounds: int = 10) -> list[Timed]:
+    """Times the kernels of a planned step again, for longer; the next plan of the same step goes by it
+    (lowtide.pytorch.again)."""
+    from .pytorch.again import measure as measure_again
+
+    return measure_again(step, rounds)

@@ -68,6 +68,7 @@ Result<Model> Model::read(const std::string& path, const ReadOptions& options) {
   auto state = std::make_unique<State>();
   std::vector<std::string> notes;
   door.notes = &notes;
+  door.examples = &state->examples;
   LT_ASSIGN(state->graph,
             io::is_pt2_path(path) ? io::read_pt2(path, door) : io::read_onnx(path, door));
   for (const std::string& note : notes) state->notes.push_back(printable(note, kMostFinding));

@@ -308,11 +308,15 @@ Result<Planning> prepare_planning(const Model& model, const PlanOptions& options
   LT_ASSIGN(const cost::DeviceProfile device, cost::find_device(options.device));
   LT_ASSIGN(planning.asked, with_levers(options, device));
   LT_ASSIGN(resolved, pipeline_options(planning.asked, device));
-  if (const auto open = model.free_dims(); !open.empty())
+  if (const auto open = model.free_dims(); !open.empty()) {
+    const auto& examples = model.state().examples;
+    const auto example = examples.find(open.front());
     return error(
         ErrorCode::kUsage,
-        fmt::format("{}: the model has unbound dimensions: {}; give each a size, as in --dim {}=1",
-                    model.state().origin, fmt::join(open, ", "), open.front()));
+        fmt::format("{}: the model has unbound dimensions: {}; give each a size, as in --dim {}={}",
+                    model.state().origin, fmt::join(open, ", "), open.front(),
+                    example != examples.end() ? example->second : 1));
+  }
   const bool measured = options.threads == 0 && resolved.device.identity.has_value();
   planning.threads =
       resolve_threads(measured ? resolved.device.identity->threads : options.threads);

@@ -21,7 +21,8 @@ struct Model::State {
   std::string origin;              // the path it was read from, for messages
   std::vector<std::string> notes;  // of reading it, fit to be printed
   double reading_seconds = 0;
-  bool dropout = true;  // ReadOptions::dropout
+  bool dropout = true;     // ReadOptions::dropout
+  sym::Bindings examples;  // sizes that its symbols had when it was exported, as far as it says
 };
 
 struct Plan::State {

@@ -27,6 +27,8 @@ struct OnnxOptions {
   bool dropout = true;  // with training: Dropout draws its mask; false makes it the identity
   // Where to add what the user of the file should know though it is read, a line each.
   std::vector<std::string>* notes = nullptr;
+  // Where to put the sizes that symbols had in the batch that a program was exported with.
+  sym::Bindings* examples = nullptr;
 };
 
 // Error: kInput: a file that cannot be read or decoded, all ops that are not taken (at once, with

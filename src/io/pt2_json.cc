@@ -59,7 +59,8 @@ Result<JsonPlace> ProgramReader::at(const JsonPlace& place, std::string_view key
   return JsonPlace{&*found, &place, key, 0};
 }
 
-// {"as_int": 8}, {"as_expr": {"expr_str": "..."}}.
+// {"as_int": 8}, {"as_expr": {"expr_str": "...", "hint": {"as_int": 8}}}. The hint of a symbol
+// alone is its size when the program was exported.
 Status ProgramReader::size_of(const JsonPlace& place, sym::Expr& out) const {
   return object(place, {}, [&](std::string_view key, const JsonPlace& member) -> Status {
     if (key == "as_int") {
@@ -75,7 +76,13 @@ Status ProgramReader::size_of(const JsonPlace& place, sym::Expr& out) const {
     auto parsed = parse_sympy(expression);
     if (!parsed) return fail(words, fmt::format("a size ({})", parsed.error().message));
     out = std::move(*parsed);
-    return {};
+    const auto hint = member.json->find("hint");
+    if (hint == member.json->end() || !hint->is_object() || !hint->contains("as_int")) return {};
+    const std::vector<std::string> symbols = out.symbols();
+    if (symbols.size() != 1 || out != sym::Expr::symbol(symbols[0])) return {};
+    const JsonPlace hint_place{&*hint, &member, "hint", 0};
+    LT_ASSIGN(const JsonPlace number, at(hint_place, "as_int"));
+    return integer(number, out_.ranges[symbols[0]].example.emplace());
   });
 }
 

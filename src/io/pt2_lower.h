@@ -41,6 +41,7 @@ struct Lowered {
   std::map<std::string, std::vector<std::string>> ops;  // targets, with the names of their nodes
   std::vector<NotTaken> not_taken;                      // sorted by target
   std::map<std::string, std::string> ranges;            // of symbols, in words: "2 to 128"
+  sym::Bindings examples;                               // their sizes when it was exported
   std::vector<std::string> notes;                       // of what the user should know, a line each
 };
 

@@ -98,8 +98,9 @@ struct Pt2Output {
   std::string path;
 };
 
+// Of a symbol: the sizes that it may have, and that of the batch the program was exported with.
 struct Pt2Range {
-  std::optional<int64_t> least, most;
+  std::optional<int64_t> least, most, example;
 };
 
 struct Pt2Program {

@@ -19,8 +19,9 @@ constexpr size_t kNodesShown = 8;
 
 std::string words_of(const Pt2Range& range) {
   const int64_t least = std::max<int64_t>(range.least.value_or(1), 1);
-  return range.most ? fmt::format("{} to {}", least, *range.most)
-                    : fmt::format("{} and more", least);
+  return (range.most ? fmt::format("{} to {}", least, *range.most)
+                     : fmt::format("{} and more", least)) +
+         (range.example ? fmt::format(", exported with {}", *range.example) : "");
 }
 
 Status check_ranges(const Pt2Program& program, const sym::Bindings& bindings) {
@@ -45,6 +46,7 @@ Result<ir::Graph> read_program(std::string_view bytes, const std::string& origin
     return error(ErrorCode::kInput,
                  fmt::format("{}: unsupported ops, which have no gradients here: {}", origin,
                              print_not_taken(lowered.not_taken)));
+  if (options.examples != nullptr) *options.examples = lowered.examples;
   if (options.notes != nullptr) {
     for (std::string& note : lowered.notes) options.notes->push_back(std::move(note));
     if (!lowered.not_taken.empty())
@@ -74,7 +76,10 @@ Result<Lowered> lower_pt2(std::string_view bytes, const std::string& origin,
   LT_ASSIGN(const Pt2Program program, decode_pt2(bytes, origin, folder, file));
   LT_RETURN_IF_ERROR(check_ranges(program, options.bindings));
   LT_ASSIGN(Lowered lowered, lower(program, {.training = options.training}));
-  for (const auto& [symbol, range] : program.ranges) lowered.ranges[symbol] = words_of(range);
+  for (const auto& [symbol, range] : program.ranges) {
+    lowered.ranges[symbol] = words_of(range);
+    if (range.example) lowered.examples[symbol] = *range.example;
+  }
   return lowered;
 }
 

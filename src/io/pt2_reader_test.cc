@@ -239,6 +239,22 @@ TEST(Pt2Reader, ARegionThatCastsByItselfIsRefusedWhetherOrNotItKeepsItsCasts) {
   }
 }
 
+TEST(Pt2Reader, ASizeThatAProgramWasExportedWithIsSaidOfItsSymbol) {
+  Pt2Maker maker = layer();
+  const std::string said = R"("expr_str": ")" + kBatch + '"';
+  maker.tensors = pt2_replaced(maker.tensors, said, said + R"(, "hint": {"as_int": 8})");
+  sym::Bindings examples;
+  const auto graph = read_pt2_bytes(maker.bytes(), "m.pt2", {.examples = &examples});
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+  EXPECT_EQ(examples, (sym::Bindings{{"s77", 8}}));
+  const auto summary = inspect_pt2_bytes(maker.bytes(), "", "", "m.pt2");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  EXPECT_EQ(summary->ranges.at("s77"), "2 to 128, exported with 8");
+  maker.tensors =
+      pt2_replaced(maker.tensors, R"("hint": {"as_int": 8})", R"("hint": {"as_int": []})");
+  EXPECT_NE(pt2_refusal(maker.bytes()).find("hint"), std::string::npos);
+}
+
 TEST(Pt2Reader, OpsWithoutARowAreOpaqueToAPlanAndRefusedWhereTheyMustBeDifferentiated) {
   Pt2Maker maker = layer();
   maker.nodes = pt2_replaced(maker.nodes, "aten.relu.default", "mylib.scan.default");

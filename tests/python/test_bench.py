@@ -463,8 +463,10 @@ def test_what_is_switched_off_stands_beside_all(tmp_path):
     pytest.importorskip("onnx")
     slower = {**GOOD_STEP, "predicted_step_seconds": 1.25}
     names = {"says": "lowtide: there is no '?' (known: swap, lift)"}
-    answer = {**GOOD_STEP, "with": {"--no-mutation": slower, "?": names}}
-    asked = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "rewrites")
+    smaller = {**GOOD_STEP, "predicted_step_seconds": 1.2, "arena_bytes": 90}
+    switched = {"--no-mutation": slower, "--rewrite": smaller, "?": names}
+    answer = {**GOOD_STEP, "with": switched}
+    asked = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "rewrites", "graphs")
     result = bench(tmp_path, "levers", {"plan": (0, answer)}, *asked, with_data=False)
     assert result.returncode == 0, result.stdout + result.stderr
     split = [re.split("  +", line) for line in result.stdout.splitlines()]
@@ -472,6 +474,7 @@ def test_what_is_switched_off_stands_beside_all(tmp_path):
     assert rows["--no-mutation swap"] == rows["--no-mutation lift"] == "+15.00"
     assert rows["--no-rewrite swap"] == rows["--no-pieces"] == "0"
     assert rows["auto"] == "10.00 % (1)"
+    assert rows["no budget"] == "0.00 GiB, 10.00 %" and rows["--rewrite lift"] == "-10.0 %, +10.00"
     too_large = {**answer, "arena_bytes": 101}
     broken = bench(tmp_path, "levers", {"plan": (0, too_large)}, *asked, with_data=False)
     assert broken.returncode == 1 and "the budget has 100" in broken.stdout

@@ -3,6 +3,7 @@ A few small networks here; `scripts/bench pt2` runs all of pt2_networks.py."""
 
 import json
 import os
+import re
 import shutil
 import zipfile
 
@@ -52,8 +53,11 @@ def test_both_doors_give_the_same_plan(saved, tmp_path):
 
 def test_what_a_program_holds_is_told(saved):
     text = run("inspect", saved("lora")).stdout
-    assert "an exported program" in text and "input ids INT64 (s" in text and "(2 to 64)" in text and "aten.linear.default 7" in text
+    assert "an exported program" in text and "input ids INT64 (s" in text and "(2 to 64, exported with " in text and "aten.linear.default 7" in text
     assert "unsupported none" in text
+    sizes = re.findall(r"(s\d+) \(\d+ to \d+, exported with (\d+)\)", text)
+    refused = run("plan", saved("lora"), "--train")
+    assert refused.returncode == 2 and any(f"as in --dim {symbol}={size}" in refused.stderr for symbol, size in sizes)
     trained = sum(p.numel() for p in pt2_networks.build("lora").parameters() if p.requires_grad)
     assert f"({trained} trained)" in text
 

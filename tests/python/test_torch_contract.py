@@ -7,9 +7,10 @@ import signal
 import threading
 
 import pytest
-from torch_models import assert_equal_steps, differences, eager_step, torch, trained
+from torch_models import assert_equal_steps, build, differences, eager_step, torch, trained, twin
 
 import lowtide
+from lowtide.pytorch import devices
 
 nn, F = torch.nn, torch.nn.functional
 OPTIMIZERS = {
@@ -400,6 +401,35 @@ def test_a_step_runs_in_another_thread():
     torch.manual_seed(0)
     eager_step(other, loss_fn, its, batch)
     assert differences(model, mine, other, its) == [] and step.memory.beside == 0
+
+
+def test_kernels_are_timed_again_and_the_next_plan_goes_by_that(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    model, batch, loss_fn = build("gpt2", 0.1)
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch)
+    state, before = torch.get_rng_state(), {name: p.clone() for name, p in model.named_parameters()}
+    monkeypatch.setattr(devices.Cpu, "timed", lambda _, function, given: (function(given), 0.25))
+    found = lowtide.measure(step, rounds=2)
+    assert [each.name for each in found] == [unit.name for unit in step.planned.captured.units]
+    assert all(each.now == 0.25 != each.before for each in found)
+    assert torch.equal(state, torch.get_rng_state()) and all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+    monkeypatch.undo()
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    again = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert again.plan.verdict["once_seconds"] == pytest.approx(0.25 * len(found))
+    assert_equal_steps(again, model, mine, other, its, loss_fn, batch, steps=1)
+
+
+@pytest.mark.parametrize(("options", "rounds", "said"), [
+    ({"cache": False}, 1, "cache=False"), ({}, 0, "rounds=0 is no"), ({"engine": "native"}, 1, "engine is native")])
+def test_what_cannot_be_timed_again_is_refused(options, rounds, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    model = nn.Linear(4, 4)
+    step = lowtide.compile_step(model, lambda m, x: m(x).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1),
+                                torch.ones(2, 4), **options)
+    with pytest.raises((lowtide.Usage, lowtide.Unsupported), match=said):
+        lowtide.measure(step, rounds)
 
 
 def test_what_makes_no_sense_is_refused_by_name():

@@ -28,6 +28,7 @@ safe with it.
     masks that are looked into, in a compiled graph               test_torch_backend.py: test_a_target_mask_...
     a compiled graph's batch norm is functional                   test_torch_backend.py: test_batch_norms_are_...
     a norm's momentum is a number that the count of steps makes   test_a_batch_norm_over_all_batches_so_far_...
+    a shape depends on lengths that come with the batch           test_a_ctc_loss_has_room_for_targets_of_any_length
     cudnn's batch norm; the one that declares its writes          test_cudnn_batch_norm_..., test_native_batch_norm_legit_...
     code that looks into tensors                                  test_torch_capture.py
     a graph that breaks (a warning that is logged in a loss)      test_torch_backend.py: test_a_graph_that_breaks_...
@@ -92,6 +93,36 @@ def check(forward, optimizer="sgd", budget=None, rows=4, **modules):
     assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
     assert made.memory.beside == 0
     return made._now.planned.captured
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("lengths", ["of the batch", "of Python"])
+def test_a_ctc_loss_has_room_for_targets_of_any_length(lengths, reduction):
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 6))
+
+        def forward(self, x):
+            return (x @ self.weight).log_softmax(-1)
+
+    def loss_fn(model, b):
+        inputs, targets = (b["inputs"], b["lengths"]) if "inputs" in b else ((12, 11, 9), (5, 4, 3))
+        return F.ctc_loss(model(b["x"]), b["targets"], inputs, targets, reduction=reduction, zero_infinity=True)
+
+    torch.manual_seed(0)
+    model, batch = Head(), {"x": torch.randn(12, 3, 4), "targets": torch.randint(1, 6, (3, 5))}
+    if lengths == "of the batch":
+        batch.update(inputs=torch.tensor([12, 11, 9]), lengths=torch.tensor([5, 4, 3]))
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    made = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert_equal_steps(made, model, mine, other, its, loss_fn, batch)
+    assert made.memory.beside == 0
+    if lengths == "of the batch":
+        shorter = {**batch, "lengths": torch.tensor([2, 0, 3])}
+        assert_equal_steps(made, model, mine, other, its, loss_fn, shorter)
+        with pytest.raises(lowtide.Unsupported, match="ctc_loss of targets in one row, whose lengths are a tensor"):
+            lowtide.plan(model, loss_fn, mine, {**batch, "targets": batch["targets"][:, 0].repeat(4)})
 
 
 # 1. batch norm writes its statistics and does not say so

@@ -13,6 +13,7 @@
     norms.py        batch norm in passes, whose sums add up
     means.py        means as sums, of which parts can be added
     samples.py      the step in parts along its samples, by the planner's fission
+    ctc.py          the CTC loss with room for targets of any length
     counted_norms.py  batch norms over all batches so far, which read their count
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
@@ -22,6 +23,7 @@
     ranks.py        one plan on many ranks
     meetings.py     ranks that compile the same graph; shards.py says which share a block's parameters
     measure.py      seconds and allocations of every unit, each kind once
+    again.py        lowtide.measure: kernels timed again, for the plans that come
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
     transfers.py    what a plan stores and loads, copied while kernels run

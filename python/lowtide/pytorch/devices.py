@@ -194,7 +194,9 @@ def _written(profile: dict[str, Any]) -> pathlib.Path:
         try:
             path = folder() / name
             if not path.exists() or path.read_text() != text:
-                path.write_text(text)
+                with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
+                    made.write(text)
+                pathlib.Path(made.name).replace(path)
             return path
         except OSError:
             continue

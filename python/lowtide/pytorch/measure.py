@@ -237,6 +237,13 @@ def _drawn(program: Program, storage: int) -> torch.Tensor:
     return tensor
 
 
+def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float:
+    """The least of so many runs of the unit alone, behind one that does not count."""
+    function, _ = _function(program, unit, False)
+    runs = [program.device.timed(function, _given_to(program, unit, there))[1] for _ in range(rounds + 1)]
+    return min(runs[1:])
+
+
 def measure(program: Program, unit: Unit, allocator: Allocator | None, there: There) -> Measured:
     """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says."""
     function, _ = _function(program, unit, False)

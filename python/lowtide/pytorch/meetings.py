@@ -1,14 +1,16 @@
 """Ranks that compile the same graph at the same time take one plan, the first rank's.
 
-They meet in the store of their process group, not in its collectives: a rank that compiles while the others do not (its
-batch alone has another shape) would take part in a collective of theirs that is meant for something else. In the store
-a rank says what it has, and looks for a while whether the others have said the same:
+They meet in the store of their process group, not in its collectives: a rank that compiles while
+the others do not (its batch alone has another shape) would take part in a collective of theirs that
+is meant for something else. In the store a rank says what it has, and looks for a while whether the
+others have said the same:
 
     1. each the key of its graph, or what went wrong; where one differs or failed, all raise
     2. the first its plan, or what went wrong; the others wait for that
 
-Who waits in vain raises, and names who has not come. Planning may take long, so the second wait is as long as the group's
-own. What has been read by all is deleted. Tests: tests/python/test_torch_ranks.py.
+Who waits in vain raises, and names who has not come. Planning may take long, so the second wait is
+as long as the group's own. What has been read by all is deleted. Tests:
+tests/python/test_torch_ranks.py.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ import torch.distributed as dist
 from ..errors import BY_STATUS, Error, Usage
 
 Made = TypeVar("Made")
-PATIENCE = 300.0  # seconds that ranks wait for another that is to compile; LOWTIDE_RANK_TIMEOUT says another number
-_counts: collections.Counter[tuple[int, ...]] = collections.Counter()  # of the meetings of these ranks
+PATIENCE = 300.0  # seconds for another rank to come, unless LOWTIDE_RANK_TIMEOUT says others
+_counts: collections.Counter[tuple[int, ...]] = collections.Counter()  # meetings of these ranks
 
 
 def patience() -> float | None:
@@ -53,7 +55,8 @@ def ranks_in_words(found: list[int]) -> str:
 
 
 def _told(problem: BaseException) -> bytes:
-    return json.dumps({"status": getattr(problem, "status", None), "error": f"{type(problem).__name__}: {problem}"}).encode()
+    status, text = getattr(problem, "status", None), f"{type(problem).__name__}: {problem}"
+    return json.dumps({"status": status, "error": text}).encode()
 
 
 class Meeting:
@@ -61,28 +64,37 @@ class Meeting:
 
     def __init__(self, ranks: list[int]) -> None:
         self.ranks, self.rank = ranks, dist.get_rank()
-        key = tuple(ranks)
-        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        self.store = dist.PrefixStore(f"lowtide/{name}/{_counts[key]}", group_store())
-        _counts[key] += 1
+        self.key = tuple(ranks)
+        name = hashlib.sha256(repr(self.key).encode()).hexdigest()[:16]
+        self.store = dist.PrefixStore(f"lowtide/{name}/{_counts[self.key]}", group_store())
+        _counts[self.key] += 1
 
     def _wait(self, names: dict[str, int], seconds: float | None) -> None:
         """Until these are there, each from a rank."""
+        limit = [] if seconds is None else [datetime.timedelta(seconds=seconds)]
         try:
-            self.store.wait(list(names), *([] if seconds is None else [datetime.timedelta(seconds=seconds)]))
+            self.store.wait(list(names), *limit)
         except RuntimeError:
             missing = [rank for name, rank in names.items() if not self.store.check([name])]
             if not missing:
                 return
+            self._left()
             waited = "" if seconds is None else f" within {seconds:g} s (LOWTIDE_RANK_TIMEOUT)"
-            raise Error(f"{ranks_in_words(missing)} did not compile the graph that rank {self.rank} compiles{waited}; a rank whose "
-                        "batch alone has another shape compiles alone, and ranks that share parameters run one plan") from None
+            raise Error(f"{ranks_in_words(missing)} did not compile the graph that rank "
+                        f"{self.rank} compiles{waited}; a rank whose batch alone has another shape compiles "
+                        "alone, and ranks that share parameters run one plan") from None
+
+    def _left(self) -> None:
+        """The others may come later: the next meeting is this one."""
+        self.store.delete_key(str(self.rank))
+        _counts[self.key] -= 1
 
     def _raise_of(self, rank: int, told: dict[str, Any]) -> None:
         raise BY_STATUS.get(told["status"], Error)(f"rank {rank}: {told['error']}")
 
     def same(self, make: Callable[[], Made], key_of: Callable[[Made], str]) -> Made:
-        """What `make` makes; its key has to be the same on all. Raises what `make` raises, on all ranks."""
+        """What `make` makes; its key has to be the same on all. Raises what `make` raises, on all
+        ranks."""
         try:
             made = make()
             key = key_of(made)
@@ -98,12 +110,14 @@ class Meeting:
         first = self.ranks[0]
         for rank, told in every.items():
             if told["key"] != every[first]["key"]:
-                raise Usage(f"rank {rank} compiles another graph than rank {first} (batch shapes, options, threads and "
-                            "versions have to be the same on all ranks)")
+                raise Usage(f"rank {rank} compiles another graph than rank {first} (batch shapes, "
+                            "options, threads and versions have to be the same on all ranks)")
         return made
 
-    def from_first(self, make: Callable[[], tuple[Made, bytes]], take: Callable[[bytes], Made]) -> Made:
-        """What the first rank makes, which the others take. Raises what it raises there, on all ranks."""
+    def from_first(self, make: Callable[[], tuple[Made, bytes]],
+                   take: Callable[[bytes], Made]) -> Made:
+        """What the first rank makes, which the others take. Raises what `make` raises there, on all
+        ranks."""
         first = self.ranks[0]
         if self.rank == first:
             try:

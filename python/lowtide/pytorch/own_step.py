@@ -1,16 +1,18 @@
 """Updates by the optimizer's own step(): what any optimizer does to one parameter, bit for bit.
 
-A planned step updates each parameter when its gradient is there, so step() is called on a stand-in of the optimizer:
-the same class and attributes, one group, one parameter, that parameter's state. It reads its group as it is at that
-moment, so schedules need no new plan. State stays in the tensors in which it began: where step() puts another tensor
-into it, or into the parameter, the contents are copied back. rehearsal.py tries whether that is what the whole
-optimizer does, and refuses it by name where it is not.
+A planned step updates each parameter when its gradient is there, so step() is called on a stand-in
+of the optimizer: the same class and attributes, one group, one parameter, that parameter's state.
+It reads its group as it is at that moment, so schedules need no new plan. State stays in the
+tensors in which it began: where step() puts another tensor into it, or into the parameter, the
+contents are copied back. rehearsal.py tries whether that is what the whole optimizer does, and
+refuses it by name where it is not.
 
-State is made before the first step, as step() puts it into an empty state: by a step on a copy of the parameter. Where
-the first step makes it of the gradient (a momentum that begins as its copy), the plan has tensors like it, and the first
-step fills them; that step takes its memory beside the arena, as its ops are not those of later ones. So does an
-update that reads numbers off tensors, from the first op on that is not as the list has it (`_Followed`).
-Tests: tests/python/test_torch_optimizers.py.
+State is made before the first step, as step() puts it into an empty state: by a step on a copy of
+the parameter. Where the first step makes it of the gradient (a momentum that begins as its copy),
+the plan has tensors like it, and the first step fills them; that step takes its memory beside the
+arena, as its ops are not those of later ones. So does an update that reads numbers off tensors,
+from the first op on that is not as the list has it (`_Followed`). Tests:
+tests/python/test_torch_optimizers.py.
 """
 
 from __future__ import annotations
@@ -25,23 +27,35 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import optimizers
 from .optimizers import KNOWN, KnownUpdates, Updates
-from .rehearsal import (State, first_state, kind_of, leaf_like, rehearsal_of, run_alone, sequences, tensors_in,
-                        with_tensors)
+from .rehearsal import (
+    State,
+    first_state,
+    kind_of,
+    leaf_like,
+    rehearsal_of,
+    run_alone,
+    sequences,
+    tensors_in,
+    with_tensors,
+)
 
 
 def signature(optimizer: torch.optim.Optimizer) -> Any:
-    """What of the optimizer changes which tensors an update touches or makes: a plan holds for it. Raises Unsupported, and
-    what step() raises."""
-    return optimizers.signature(optimizer) if type(optimizer) in KNOWN else sorted(sequences(optimizer).items())
+    """What of the optimizer changes which tensors an update touches or makes: a plan holds for it.
+    Raises Unsupported, and what step() raises."""
+    if type(optimizer) in KNOWN:
+        return optimizers.signature(optimizer)
+    return sorted(sequences(optimizer).items())
 
 
-def updates_of(optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> Updates:
+def updates_of(optimizer: torch.optim.Optimizer,
+               parameters: dict[str, torch.nn.Parameter]) -> Updates:
     """Raises Unsupported or Usage."""
     return (KnownUpdates if type(optimizer) in KNOWN else OwnUpdates)(optimizer, parameters)
 
 
 class _Followed(TorchDispatchMode):
-    """Calls `otherwise` at the first op that is not the next of the list, and at all that follow."""
+    """Calls `otherwise` at the first op that is not the next of the list, and at all behind it."""
 
     def __init__(self, ops: tuple[str, ...], otherwise: Callable[[], None]) -> None:
         super().__init__()
@@ -51,7 +65,8 @@ class _Followed(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (),
+                           kwargs: dict | None = None) -> Any:
         if not self.left or self.left.pop() != str(func):
             self.left = []
             self.otherwise()
@@ -61,11 +76,12 @@ class _Followed(TorchDispatchMode):
 class OwnUpdates(Updates):
     """Of an optimizer that no other file knows."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer,
+                 parameters: dict[str, torch.nn.Parameter]) -> None:
         super().__init__(optimizer, parameters)
         self.rehearsal = rehearsal_of(optimizer)
         self.ops = sequences(optimizer) if self.rehearsal.looks else {}
-        self.behind_first: dict[str, State] = {}  # of a late state that is not there yet: what it will be
+        self.behind_first: dict[str, State] = {}  # late states that are not there yet
 
     def is_late(self, name: str) -> bool:
         return id(self.parameters[name]) in self.rehearsal.late
@@ -80,7 +96,8 @@ class OwnUpdates(Updates):
             if self.held(name):
                 continue
             with torch.no_grad():
-                leaf = leaf_like(p, p.detach().clone(memory_format=torch.preserve_format), torch.zeros_like(p))
+                copied = p.detach().clone(memory_format=torch.preserve_format)
+                leaf = leaf_like(p, copied, torch.zeros_like(p))
                 before, behind = first_state(self.optimizer, self.group(name), leaf)
             if self.is_late(name):
                 self.behind_first[name] = behind or {}
@@ -101,8 +118,10 @@ class OwnUpdates(Updates):
 
         return update
 
-    def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor, given: list[torch.Tensor]) -> None:
-        """`given`: the tensors of the state, or others in their places (copies in the arena, stand-ins when it is measured)."""
+    def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor,
+               given: list[torch.Tensor]) -> None:
+        """`given`: the tensors of the state, or others in their places (copies in the arena,
+        stand-ins while it is measured)."""
         p, held = self.parameters[name], self.held(name)
         own = list(tensors_in(held).values())
         first = self.live and not self.optimizer.state.get(p) and self.is_late(name)
@@ -113,7 +132,8 @@ class OwnUpdates(Updates):
         if first:
             self.aside()
         leaf = leaf_like(p, parameter, gradient.clone() if self.rehearsal.spoils else gradient)
-        before = None if first or not held else with_tensors(held, given)
+        same = all(mine is tensor for mine, tensor in zip(own, given, strict=True))
+        before = None if first or not held else held if self.live and same else with_tensors(held, given)
         with self.followed(name, self.aside if self.live else lambda: None):
             after = run_alone(self.optimizer, self.group(name), leaf, before)
         if leaf.data_ptr() != parameter.data_ptr():
@@ -123,21 +143,28 @@ class OwnUpdates(Updates):
             self.behind_first.pop(name, None)
             self.optimizer.state[p] = kept
 
-    def followed(self, name: str, otherwise: Callable[[], None]) -> contextlib.AbstractContextManager:
+    def followed(self, name: str,
+                 otherwise: Callable[[], None]) -> contextlib.AbstractContextManager:
         """Measured as it runs: the mode itself makes tensors of numbers."""
         if not self.rehearsal.looks:
             return contextlib.nullcontext()
-        return _Followed(self.ops[kind_of(self.groups[name][0], self.parameters[name])], otherwise)
+        kind = kind_of(self.groups[name][0], self.parameters[name])
+        return _Followed(self.ops[kind], otherwise)
 
-    def settled(self, after: State | None, own: list[torch.Tensor], given: list[torch.Tensor]) -> State | None:
+    def settled(self, after: State | None, own: list[torch.Tensor],
+                given: list[torch.Tensor]) -> State | None:
         """The state with what step() left in it, in its own tensors."""
         if after is None:
             return None
         made = list(tensors_in(after).values())
+        if len(made) == len(own) and all(a is b is c for a, b, c in zip(made, own, given, strict=True)):
+            return after
         for k, tensor in enumerate(made):
-            if k < len(given) and tensor is not given[k] and tensor.shape == given[k].shape:
+            if k < len(given) and tensor is given[k]:
+                continue
+            if k < len(given) and (tensor.shape, tensor.dtype) == (given[k].shape, given[k].dtype):
                 given[k].copy_(tensor)
-            elif k >= len(given) or tensor is not given[k]:  # no rehearsed step had it; it is to outlive the arena
+            else:  # no rehearsed step had it; it is to outlive the arena
                 self.aside()
                 own = [*own[:k], tensor.detach().clone(), *own[k + 1:]]
         return with_tensors(after, own[:len(made)])

@@ -122,6 +122,7 @@ class Planned:
     plan: Plan
     measured: list[Measured]
     kept_bytes: int = 0  # beside the arena; the plan counts them unless values move
+    measured_key: str = ""  # of the measurements in the cache
 
 
 def _measured_of(rows: list) -> list[Measured]:
@@ -140,7 +141,7 @@ def rows_of(measured: list[Measured]) -> list:
             for m in measured]
 
 
-def _there(captured: Captured) -> dict[int, torch.Tensor]:
+def there(captured: Captured) -> dict[int, torch.Tensor]:
     """What is there before the step, by storage: of those that share one the first, which brings it."""
     program, model = captured.program, captured.trace.model
     states = [t for name in captured.updated for t in captured.updates.state(name).values()]
@@ -220,7 +221,7 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
     convolutions.take(program, units, chosen)
     updates, said = captured.updates, signature(captured.updates.optimizer)
     kinds = {unit.number: (updates.kind(unit.what), said) for unit in units if unit.update is not None}
-    measured = measure_all(program, units, kinds, memory, known, _there(captured))
+    measured = measure_all(program, units, kinds, memory, known, there(captured))
     if parallel:
         measured = _measured_of(ranks.from_first(rows_of(measured)))
     if keep:
@@ -246,7 +247,7 @@ def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[
             raise type(problem)(_with_place(str(problem), graph, captured.units)) from None
 
     return Planned(captured, graph, ranks.plan_of_first(make) if options.data_parallel else make(), measured,
-                   kept_bytes(captured.program, captured.units))
+                   kept_bytes(captured.program, captured.units), of_measured)
 
 
 def _with_place(line: str, graph: GraphText, units: list[Unit]) -> str:

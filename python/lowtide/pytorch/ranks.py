@@ -68,9 +68,12 @@ def naming() -> Iterator[None]:
     except RuntimeError as problem:
         try:
             absent = _absent()
-        except RuntimeError:
-            absent = []
-        who = f"{ranks_in_words(absent)} {'is' if len(absent) == 1 else 'are'} gone or stuck" if absent else "a rank is gone"
+        except RuntimeError:  # the store is gone, and with it who holds it
+            absent = None
+        if absent == []:
+            raise
+        who = ("a rank is gone" if absent is None else
+               f"{ranks_in_words(absent)} {'is' if len(absent) == 1 else 'are'} gone or stuck")
         reason = (str(problem).strip().splitlines() or [""])[0]
         why = f"{who}: the others cannot go on (rank {dist.get_rank()} waited: {reason[:200]})"
         _lost[:] = [(weakref.ref(dist.group.WORLD), why)]

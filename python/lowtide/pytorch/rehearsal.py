@@ -1,16 +1,17 @@
 """Whether an optimizer's own step() can be run for one parameter at a time, and what it does then.
 
-That is tried, not assumed: three steps of the whole optimizer on small copies of its parameters, no side longer than
-three, beside the same steps of one parameter at a time. Every bit of parameters and state has to agree. An op on two
-parameters, a random number, an attribute or option that step() changes, what it cannot do on the copies: refused in a
-line that names the optimizer. What is learnt beside (own_step.py says what for):
+That is tried, not assumed: three steps of the whole optimizer on small copies of its parameters, no
+side longer than three, beside the same steps of one parameter at a time. Every bit of parameters
+and state has to agree. An op on two parameters, a random number, an attribute or option that step()
+changes, what it cannot do on the copies: refused in a line that names the optimizer. What is learnt
+beside (own_step.py says what for):
 
-    late    parameters whose first step makes their state of the gradient, so that it cannot be there before the step
+    late    parameters whose first step makes their state of the gradient: it cannot be there before
     looks   whether step() reads numbers off tensors: which ops run may then depend on contents
     spoils  whether step() writes the gradient
 
-Which ops run may also depend on the count of steps (RAdam's first five): `sequences` lists them, on small copies with
-the counts as they are now, and a plan holds for them.
+Which ops run may also depend on the count of steps (RAdam's first five): `sequences` lists them, on
+small copies with the counts as they are now, and a plan holds for them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import collections
 import copy
 import inspect
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,7 +37,8 @@ PLAIN = (int, float, bool, str, type(None))
 State = dict[str, Any]
 
 
-def stand_in(optimizer: torch.optim.Optimizer, groups: list[dict], state: dict) -> torch.optim.Optimizer:
+def stand_in(optimizer: torch.optim.Optimizer, groups: list[dict],
+             state: dict) -> torch.optim.Optimizer:
     """An optimizer of the same class and attributes, with other parameters."""
     made = object.__new__(type(optimizer))
     made.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
@@ -49,7 +52,8 @@ def call_step(optimizer: torch.optim.Optimizer) -> None:
     (step.__wrapped__ if getattr(step, "hooked", False) else step)(optimizer)
 
 
-def leaf_like(like: torch.nn.Parameter, data: torch.Tensor, gradient: torch.Tensor) -> torch.nn.Parameter:
+def leaf_like(like: torch.nn.Parameter, data: torch.Tensor,
+              gradient: torch.Tensor | None) -> torch.nn.Parameter:
     """A parameter in the place of another, in this memory."""
     made = torch.nn.Parameter(data, requires_grad=True)
     made.__dict__.update(vars(like))
@@ -60,13 +64,17 @@ def leaf_like(like: torch.nn.Parameter, data: torch.Tensor, gradient: torch.Tens
 def run_alone(optimizer: torch.optim.Optimizer, group: dict[str, Any], leaf: torch.nn.Parameter,
               state: State | None) -> State | None:
     """step() of one parameter; its state then. None: there is none."""
-    alone = stand_in(optimizer, [{**group, "params": [leaf]}], {} if state is None else {leaf: state})
+    held = {} if state is None else {leaf: state}
+    alone = stand_in(optimizer, [{**group, "params": [leaf]}], held)
     call_step(alone)
     return alone.state.get(leaf)
 
 
 def tensors_in(state: State | None) -> dict[str, torch.Tensor]:
     """By name, in the order of the state."""
+    if state is None or all(isinstance(entry, (torch.Tensor, *PLAIN)) for entry in state.values()):
+        return {str(key): entry for key, entry in (state or {}).items()
+                if isinstance(entry, torch.Tensor)}  # nearly always; trees take long
     leaves, _ = pytree.tree_flatten_with_path(state or {})
     return {".".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path): leaf
             for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
@@ -75,7 +83,14 @@ def tensors_in(state: State | None) -> dict[str, torch.Tensor]:
 def with_tensors(state: State, tensors: list[torch.Tensor]) -> State:
     """The same state, with these tensors."""
     given = iter(tensors)
-    return pytree.tree_map(lambda leaf: next(given) if isinstance(leaf, torch.Tensor) else leaf, state)
+    return _map_tensors(lambda _: next(given), state)
+
+
+def _map_tensors(change: Callable[[torch.Tensor], torch.Tensor], state: Any) -> Any:
+    def changed(leaf: Any) -> Any:
+        return change(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+    return pytree.tree_map(changed, state)
 
 
 class _Noted(dict):
@@ -87,8 +102,7 @@ class _Noted(dict):
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key not in self.first:
-            self.first[key] = pytree.tree_map(
-                lambda leaf: leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf, value)
+            self.first[key] = _map_tensors(lambda tensor: tensor.detach().clone(), value)
         super().__setitem__(key, value)
 
     def setdefault(self, key: str, value: Any = None) -> Any:
@@ -119,21 +133,19 @@ def _small_shape(tensor: torch.Tensor) -> list[int]:
 
 
 def _drawn(like: torch.Tensor, seed: int, scale: float = 1.0) -> torch.Tensor:
-    drawn = torch.empty(_small_shape(like), dtype=torch.float64)
-    return (drawn.uniform_(-1, 1, generator=torch.Generator().manual_seed(seed)) * scale).to(like.dtype)
+    drawn, stream = torch.empty(_small_shape(like), dtype=torch.float64), torch.Generator()
+    return (drawn.uniform_(-1, 1, generator=stream.manual_seed(seed)) * scale).to(like.dtype)
 
 
 def _small_state(state: State) -> State:
     """Numbers as they are, all else small, with plain contents."""
-    def small(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if leaf.dim() == 0:
-            return leaf.detach().clone()
-        plain = 0.5 if leaf.dtype.is_floating_point or leaf.dtype.is_complex else 0
-        return torch.full(_small_shape(leaf), plain, dtype=leaf.dtype)
+    def small(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() == 0:
+            return tensor.detach().clone()
+        plain = 0.5 if tensor.dtype.is_floating_point or tensor.dtype.is_complex else 0
+        return torch.full(_small_shape(tensor), plain, dtype=tensor.dtype)
 
-    return pytree.tree_map(small, state)
+    return _map_tensors(small, state)
 
 
 def _bits(tensor: torch.Tensor) -> bytes:
@@ -142,7 +154,7 @@ def _bits(tensor: torch.Tensor) -> bytes:
 
 
 def _print_of(value: Any) -> Any:
-    """Equal where nothing has changed: of numbers and words what they are, of tensors their versions."""
+    """Equal where nothing has changed: of numbers and words they, of tensors their versions."""
     if isinstance(value, PLAIN):
         return type(value), repr(value)
     if isinstance(value, torch.Tensor):
@@ -151,17 +163,18 @@ def _print_of(value: Any) -> Any:
         return type(value), tuple(map(_print_of, value))
     if isinstance(value, dict):
         return type(value), tuple((repr(key), _print_of(entry)) for key, entry in value.items())
-    return id(value)
+    return (type(value), tuple(sorted(map(repr, value)))) if isinstance(value, set) else id(value)
 
 
 class _Watched(TorchDispatchMode):
-    """The ops of step(), and of each storage whose it is: a parameter's, its gradient's or its state's."""
+    """The ops of step(), and of each storage whose it is: which parameter it belongs to, or its
+    gradient, or its state."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ops: list[str] = []
         self.whose: dict[int, frozenset[int]] = {}
-        self.contents: set[int] = set()  # storages whose contents come from a parameter or a gradient
+        self.contents: set[int] = set()  # storages that are made of a parameter or a gradient
         self.held: list[torch.Tensor] = []  # so that no storage's address is used again
         self.mixed = ""
         self.looks = False
@@ -190,22 +203,29 @@ class _Watched(TorchDispatchMode):
             self.looks = True
         self._mark(made, whose, contents)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (),
+                           kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         self.ops.append(str(func))
         name = func._schema.name
-        lists = [value for value in (*args, *kwargs.values()) if isinstance(value, (list, tuple)) and value
-                 and all(isinstance(entry, torch.Tensor) for entry in value)]
-        if name.startswith(("aten::_foreach_", "aten::_fused_")):  # the first of each list, the second of each
-            outs = [out] if isinstance(out, (list, tuple)) and out else []
-            for entries in zip(*(one for one in (*lists, *outs) if len(one) == len(lists[0])), strict=True):
-                self._together(name, list(entries), list(entries))
-            return out
-        flat = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
-        self._together(name, flat, [*made, *schema_writes(func, args, kwargs)])
+        if name.startswith(("aten::_foreach_", "aten::_fused_")):
+            self._by_places(name, [*args, *kwargs.values(), out])
+        else:
+            self._together(name, _tensors((args, kwargs)),
+                           [*_tensors(out), *schema_writes(func, args, kwargs)])
         return out
+
+    def _by_places(self, name: str, values: list[Any]) -> None:
+        """An op on lists takes the first of each together, the second of each, and so on."""
+        lists = [value for value in values if isinstance(value, (list, tuple)) and value
+                 and all(isinstance(entry, torch.Tensor) for entry in value)]
+        for entries in zip(*(one for one in lists if len(one) == len(lists[0])), strict=True):
+            self._together(name, list(entries), list(entries))
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 # ---- the rehearsal
@@ -228,11 +248,14 @@ def _refuse_by_its_form(optimizer: torch.optim.Optimizer) -> None:
         _refuse(optimizer, "it holds another optimizer, which is the one to give")
     replaced = vars(optimizer).get("step")
     if replaced is not None and not hasattr(replaced, "_wrapped_by_lr_sched"):
-        _refuse(optimizer, "its step() was exchanged on the object, and a planned step calls that of its class")
+        _refuse(optimizer, "its step() was exchanged on the object, and a planned step calls that "
+                "of its class")
     asked = list(inspect.signature(type(optimizer).step).parameters.values())[1:]
-    needed = [p.name for p in asked if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    needed = [p.name for p in asked
+              if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if needed:
-        _refuse(optimizer, f"its step() needs '{needed[0]}', and in a planned step the loss is computed once")
+        _refuse(optimizer, f"its step() needs '{needed[0]}', and in a planned step the loss is "
+                "computed once")
 
 
 def _apart(value: Any) -> Any:
@@ -250,10 +273,12 @@ class Rehearsal:
         self.optimizer = optimizer
         self.late: set[int] = set()  # ids of parameters
         self.looks = self.spoils = False
-        elsewhere = next((p for group in optimizer.param_groups for p in trained_in(group) if p.device.type != "cpu"), None)
-        if elsewhere is not None:
-            _refuse(optimizer, f"a parameter is on {elsewhere.device}, where the updates of SGD, Adam and AdamW are planned")
-        self.trained = [(g, p) for g, group in enumerate(optimizer.param_groups) for p in trained_in(group)]
+        self.trained = [(g, p) for g, group in enumerate(optimizer.param_groups)
+                        for p in trained_in(group)]
+        for _, p in self.trained:
+            if p.device.type != "cpu":
+                _refuse(optimizer, f"a parameter is on {p.device}, where the updates of SGD, Adam "
+                        "and AdamW are planned")
         stream, drawn = torch.get_rng_state(), frozen.Draws()
         try:
             with torch.no_grad():
@@ -265,43 +290,55 @@ class Rehearsal:
             _refuse(optimizer, "its step() draws random numbers of Python's or numpy's")
         except Exception as problem:  # noqa: BLE001: whatever the user's code raises
             line = (str(problem).strip().splitlines() or [""])[0]
-            _refuse(optimizer, f"its step() on small copies of the parameters: {type(problem).__name__}: {line}")
+            _refuse(optimizer, "its step() on small copies of the parameters: "
+                    f"{type(problem).__name__}: {line}")
         finally:
             torch.set_rng_state(stream)
+        del self.optimizer, self.trained  # who keeps this does not keep them
 
     def _try(self) -> None:
-        alone = [leaf_like(p, _drawn(p, k), None) for k, (_, p) in enumerate(self.trained)]
         states = [self._begun(k) for k in range(len(self.trained))]
-        together = [leaf_like(p, _drawn(p, k), None) for k, (_, p) in enumerate(self.trained)]
+        given = [p for _, p in self.trained]
+        alone, together = ([leaf_like(p, _drawn(p, k), None) for k, p in enumerate(given)]
+                           for _ in range(2))
+        whole = self._whole(together)
+        kinds = [_kinds(leaf, state) if state else []
+                 for leaf, state in zip(alone, states, strict=True)]
+        for k, scale in enumerate(SCALES):
+            self._whole_step(whole, together, k, scale)
+            for n, (g, p) in enumerate(self.trained):
+                leaf, group = alone[n], self.optimizer.param_groups[g]
+                leaf.grad = gradient = _drawn(p, 1000 * (k + 1) + n, scale)
+                states[n] = run_alone(self.optimizer, group, leaf, states[n])
+                self.spoils |= gradient._version > 0
+                self._compare(n, together[n], whole.state.get(together[n]), leaf, states[n])
+                now = _kinds(leaf, states[n])
+                if (k or kinds[n]) and now != kinds[n]:
+                    _refuse(self.optimizer, "its step() puts tensors of other kinds into its "
+                            "state, or more of them, than there were")
+                kinds[n] = now
+
+    def _whole(self, leaves: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimizer, with small copies of all its parameters and of what it may change."""
         groups = [{key: _apart(value) for key, value in group.items() if key != "params"}
                   for group in self.optimizer.param_groups]
         for group in groups:
             group["params"] = []
-        for (g, _), leaf in zip(self.trained, together, strict=True):
+        for (g, _), leaf in zip(self.trained, leaves, strict=True):
             groups[g]["params"].append(leaf)
-        held = {leaf: copy.copy(state) for leaf, state in zip(together, self._small_states(), strict=True) if state}
+        states = zip(leaves, self._small_states(), strict=True)
+        held = {leaf: state for leaf, state in states if state}
         whole = stand_in(self.optimizer, groups, held)
         whole.__dict__.update({key: _apart(value) for key, value in vars(whole).items()
                                if key not in ("state", "param_groups")})
-        names: list[list[str]] = []
-        for k, scale in enumerate(SCALES):
-            self._whole_step(whole, together, k, scale)
-            for n, (g, p) in enumerate(self.trained):
-                alone[n].grad = _drawn(p, 1000 * (k + 1) + n, scale)
-                before = alone[n].grad._version
-                states[n] = run_alone(self.optimizer, self.optimizer.param_groups[g], alone[n], states[n])
-                self.spoils |= alone[n].grad is not None and alone[n].grad._version != before
-                self._compare(n, together[n], whole.state.get(together[n]), alone[n], states[n])
-            now = [list(tensors_in(state)) for state in states]
-            if k and now != names:
-                _refuse(self.optimizer, "its step() puts more tensors into its state later than in the first step")
-            names = now
+        return whole
 
     def _small_states(self) -> list[State | None]:
         found = [self.optimizer.state.get(p) for _, p in self.trained]
         return [_small_state(state) if state else None for state in found]
 
-    def _whole_step(self, whole: torch.optim.Optimizer, leaves: list[torch.nn.Parameter], k: int, scale: float) -> None:
+    def _whole_step(self, whole: torch.optim.Optimizer, leaves: list[torch.nn.Parameter], k: int,
+                    scale: float) -> None:
         before = self._unchanged(whole)
         watched = _Watched()
         for n, (leaf, (_, p)) in enumerate(zip(leaves, self.trained, strict=True)):
@@ -315,14 +352,15 @@ class Rehearsal:
             call_step(whole)
         self.looks |= watched.looks
         if not torch.equal(stream, torch.get_rng_state()):
-            _refuse(self.optimizer, "its step() draws random numbers, whose order would be that of the plan")
+            _refuse(self.optimizer, "its step() draws random numbers, whose order would be the "
+                    "plan's")
         if watched.mixed:
             _refuse(self.optimizer, f"its step() takes two parameters together ({watched.mixed})")
         others = [key for key in whole.state if all(key is not leaf for leaf in leaves)]
         if others:
             _refuse(self.optimizer, f"its state has '{others[0]}', which is no parameter's")
         after = self._unchanged(whole)
-        for name in after if k else ():  # what the first step alone sets, the first step of each parameter sets again
+        for name in after if k else ():  # what a first step sets, each parameter's sets again
             if after[name] != before.get(name):
                 _refuse(self.optimizer, f"its step() changes {name}, which all parameters share")
 
@@ -330,20 +368,23 @@ class Rehearsal:
         found = {f"'{key}' of the optimizer": _print_of(value) for key, value in vars(whole).items()
                  if key not in ("state", "param_groups")}
         for g, group in enumerate(whole.param_groups):
-            found.update({f"'{key}' of group {g}": _print_of(value) for key, value in group.items() if key != "params"})
+            found.update({f"'{key}' of group {g}": _print_of(value) for key, value in group.items()
+                          if key != "params"})
         return found
 
     def _compare(self, n: int, leaf: torch.Tensor, state: State | None, other: torch.Tensor,
                  others: State | None) -> None:
         for entry in pytree.tree_leaves(state or {}):
             if not isinstance(entry, (torch.Tensor, *PLAIN)):
-                _refuse(self.optimizer, f"its state holds a {type(entry).__name__}; tensors and numbers are planned")
+                _refuse(self.optimizer, f"its state holds a {type(entry).__name__}; tensors and "
+                        "numbers are planned")
         if _all_bits(leaf, state) != _all_bits(other, others):
-            _refuse(self.optimizer, "its step() of one parameter alone is another than of all together "
-                    f"(parameter {tuple(self.trained[n][1].shape)} of group {self.trained[n][0]})")
+            g, p = self.trained[n]
+            _refuse(self.optimizer, "its step() of one parameter alone is another than of all "
+                    f"together (parameter {tuple(p.shape)} of group {g})")
 
     def _begun(self, n: int) -> State | None:
-        """The state of a parameter before the first step; notes where that depends on the gradient."""
+        """The state of a parameter before its first step; notes where the gradient makes it."""
         (g, p), group = self.trained[n], self.optimizer.param_groups[self.trained[n][0]]
         there = self.optimizer.state.get(p)
         if there:
@@ -357,7 +398,7 @@ class Rehearsal:
         after = run_alone(self.optimizer, group, plain, None)
         if not after:
             return None
-        if first is not None:
+        if first is not None and _kinds(plain, first) == _kinds(plain, after):
             begun = copy.copy(first)
             again = run_alone(self.optimizer, group, given, begun)
             if _all_bits(plain, after) == _all_bits(given, again):
@@ -368,7 +409,13 @@ class Rehearsal:
 
 def _all_bits(leaf: torch.Tensor, state: State | None) -> list[Any]:
     entries, spec = pytree.tree_flatten(state or {})
-    return [_bits(leaf), str(spec), *(_bits(e) if isinstance(e, torch.Tensor) else (type(e), repr(e)) for e in entries)]
+    return [_bits(leaf), str(spec),
+            *(_bits(e) if isinstance(e, torch.Tensor) else (type(e), repr(e)) for e in entries)]
+
+
+def _kinds(leaf: torch.Tensor, state: State | None) -> list[Any]:
+    tensors = {"the parameter": leaf, **tensors_in(state)}
+    return [(name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()]
 
 
 _rehearsals: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -376,13 +423,18 @@ _rehearsals: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 def _options_of(group: dict[str, Any]) -> list[Any]:
     """Numbers may change in each step: of them whether they are there at all."""
-    return [(key, value != 0 if type(value) in (int, float) else repr(value) if isinstance(value, PLAIN) else None)
-            for key, value in group.items() if key != "params"]
+    def kept(value: Any) -> Any:
+        if type(value) in (int, float):
+            return value != 0
+        return repr(value) if isinstance(value, PLAIN) else None
+
+    return [(key, kept(value)) for key, value in group.items() if key != "params"]
 
 
 def rehearsal_of(optimizer: torch.optim.Optimizer) -> Rehearsal:
     """Once for the same parameters and options. Raises Unsupported."""
-    key = [([id(p) for p in trained_in(group)], _options_of(group)) for group in optimizer.param_groups]
+    key = [([id(p) for p in trained_in(group)], _options_of(group))
+           for group in optimizer.param_groups]
     kept = _rehearsals.get(optimizer)
     if kept is None or kept[0] != key:
         kept = _rehearsals[optimizer] = (key, Rehearsal(optimizer))
@@ -397,7 +449,8 @@ def kind_of(g: int, parameter: torch.Tensor) -> Kind:
 
 
 def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
-    """The ops that the next step() of a parameter of each kind runs. Raises what step() raises, with a note."""
+    """The ops that the next step() of a parameter of each kind runs. Raises what that raises, with
+    a note."""
     late, found = rehearsal_of(optimizer).late, {}
     stream = torch.get_rng_state()
     for g, group in enumerate(optimizer.param_groups):
@@ -408,8 +461,8 @@ def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
                 with torch.no_grad():
                     found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late)
             except Exception as problem:
-                problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no update; the model is as "
-                                 "before the step")
+                problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no "
+                                 "update; the model is as before the step")
                 raise
     torch.set_rng_state(stream)
     return found
@@ -421,7 +474,8 @@ def _ops_of(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: torch.nn
         return leaf_like(p, _drawn(p, 0), _drawn(p, 1))
 
     state = optimizer.state.get(p)
-    begun = _small_state(state) if state else first_state(optimizer, group, leaf())[1 if late else 0]
+    begun = (_small_state(state) if state else
+             first_state(optimizer, group, leaf())[1 if late else 0])
     watched, small = _Watched(), leaf()
     with watched:
         run_alone(optimizer, group, small, begun)

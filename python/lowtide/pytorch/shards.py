@@ -1,13 +1,14 @@
-"""Whether a graph's parameters are gathered by FSDP2 for a block, from which ranks, and what FSDP2 takes for that.
+"""Whether a graph's parameters are gathered by FSDP2, from which ranks, and what that takes.
 
-`fully_shard` gathers a block's parameters in a hook before its forward pass, so a compiled block gets them as inputs like
-any other. They are its plan's, as parameters are. Beside the plan lie FSDP2's own buffers, one after the other:
+`fully_shard` gathers a block's parameters in a hook before its forward pass, so a compiled block
+gets them as inputs like any other. They are its plan's, as parameters are. Beside the plan lie
+FSDP2's own buffers, one after the other:
 
     gather     one flat piece with the parameters of all ranks, from which each is copied
     scatter    one flat piece with all gradients, and this rank's share of their sums
 
-FSDP2 says nowhere which block a tensor belongs to, so its states are looked through for the inputs. Where a version of
-PyTorch has them elsewhere, nothing is found, and each rank plans by itself.
+FSDP2 says nowhere which block a tensor belongs to, so its states are looked through for the inputs.
+Where a version of PyTorch has them elsewhere, nothing is found, and each rank plans by itself.
 """
 
 from __future__ import annotations
@@ -58,9 +59,12 @@ def sharded(inputs: Iterable[Any]) -> Sharded | None:
         return None
     given = {id(tensor) for tensor in inputs if isinstance(tensor, torch.nn.Parameter)}
     found = [group for group in _param_groups() if group is not None
-             and any(id(getattr(param, "_unsharded_param", None)) in given for param in group.fsdp_params)]
+             and any(id(getattr(param, "_unsharded_param", None)) in given
+                     for param in group.fsdp_params)]
     if not found:
         return None
     ranks = dist.get_process_group_ranks(found[0].mesh_info.shard_process_group)
-    sizes = [_bytes(group, len(ranks)) for group in found]
-    return Sharded(ranks, sum(gather for gather, _ in sizes), sum(scatter for _, scatter in sizes)) if len(ranks) > 1 else None
+    if len(ranks) == 1:
+        return None
+    gather, scatter = zip(*(_bytes(group, len(ranks)) for group in found), strict=True)
+    return Sharded(ranks, sum(gather), sum(scatter))

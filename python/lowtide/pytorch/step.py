@@ -79,7 +79,7 @@ class _Ready:
         return self.planned.captured.program.device
 
 
-_OTHER_BATCH = ("rank {rank} has a batch of shapes {its}, rank 0 one of {first}; shapes, modes, options and threads have "
+_OTHER_BATCH = ("rank {rank} has a batch of shapes {its}, rank 0 one of {first}; shapes, modes, options, optimizers and threads have "
                 "to be the same on all ranks, which run one plan (a shorter last batch: drop_last=True)")
 
 
@@ -116,6 +116,15 @@ class Step:
     def plan(self) -> Plan:
         """Of the last batch's shape."""
         return self._now.planned.plan
+
+    @property
+    def planned(self) -> Planned:
+        """The captured step and its plan, of the last batch's shape."""
+        return self._now.planned
+
+    @property
+    def data_parallel(self) -> bool:
+        return self._options.data_parallel
 
     @property
     def parts(self) -> int:

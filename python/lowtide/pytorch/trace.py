@@ -28,7 +28,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import dynamo, frozen, hooks, streams
+from . import ctc, dynamo, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
@@ -412,7 +412,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
         with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-              counted(model.device), torch.enable_grad()):
+              counted(model.device), ctc.traced(), torch.enable_grad()):
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise

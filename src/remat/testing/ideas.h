@@ -37,8 +37,9 @@ inline auto fields_of(const SwapOptions& options) {
 }
 
 inline auto fields_of(const JointOptions& options) {
-  const auto& [remat, swap, recompute, transfers, tries] = options;
-  return std::tuple_cat(fields_of(remat), fields_of(swap), std::tie(recompute, transfers, tries));
+  const auto& [remat, swap, recompute, transfers, each_alone, tries] = options;
+  return std::tuple_cat(fields_of(remat), fields_of(swap),
+                        std::tie(recompute, transfers, each_alone, tries));
 }
 
 }  // namespace lowtide::remat
