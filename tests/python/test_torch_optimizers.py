@@ -191,6 +191,10 @@ class Stepping(o.SGD):
             total = sum(p.grad.norm().item() for p in given)
             for p in given:
                 p.mul_(1 + total)
+        elif self.what == "threshold":  # that no rehearsed gradient reaches
+            if sum(p.grad.norm().item() for p in given) < 1e30:
+                for p in given:
+                    p.sub_(p.grad)
         elif self.what == "attribute":
             self.count += 1
         elif self.what == "option":
@@ -220,7 +224,8 @@ class Stepping(o.SGD):
 
 REFUSED = {
     "together": "its step\\(\\) takes two parameters together \\(aten::stack\\)",
-    "numbers": "its step\\(\\) of one parameter alone is another than of all together \\(parameter \\(5, 6\\) of group 0\\)",
+    "numbers": "its step\\(\\) takes two parameters together \\(aten::_local_scalar_dense\\)",
+    "threshold": "its step\\(\\) takes two parameters together \\(aten::_local_scalar_dense\\)",
     "attribute": "its step\\(\\) changes 'count' of the optimizer, which all parameters share",
     "option": "its step\\(\\) changes 'count' of group 0, which all parameters share",
     "random": "its step\\(\\) draws random numbers, whose order would be the plan's",
@@ -301,3 +306,22 @@ def test_a_plan_alone_leaves_the_optimizers_state_as_it_was():
         before = copy.deepcopy(optimizer.state_dict())
         lowtide.plan(model, loss_fn, optimizer, batch)
         assert same(optimizer.state_dict(), before)
+
+
+def test_a_refused_optimizer_is_as_it_was():
+    class Logging(torch.optim.SGD):
+        def __init__(self, params):
+            super().__init__(params, lr=torch.tensor(0.1))
+            self.log = []
+
+        def step(self, closure=None):
+            self.log.append(1)
+            for group in self.param_groups:
+                group["lr"].mul_(0.5)
+            return super().step(closure)
+
+    model = torch.nn.Linear(3, 3)
+    optimizer = Logging(model.parameters())
+    with pytest.raises(lowtide.Unsupported, match="Logging"):
+        lowtide.plan(model, lambda m, x: m(x).sum(), optimizer, torch.ones(2, 3))
+    assert optimizer.log == [] and optimizer.param_groups[0]["lr"] == torch.tensor(0.1)

@@ -43,7 +43,7 @@ class Allocator:
             function = getattr(self.library, name)
             function.restype, function.argtypes = result, arguments
         self.installed = bool(self.library.lt_install())
-        self.trims = True  # whether memory of a part of an arena can be given back
+        self.trims = True  # whether memory of a part of an arena can be given back; else all of it is
 
     def record_begin(self) -> None:
         self.library.lt_record_begin()
@@ -116,7 +116,7 @@ class Arena:
         if self.allocator.trims:
             self.allocator.library.lt_arena_trim(self.handle, kept)
             self.touched = kept
-        elif kept == 0:
+        else:  # made anew when a step begins
             self.close()
 
     def begin(self, lists: Lists, size: int) -> None:

@@ -36,6 +36,7 @@ def measure(step: Step, rounds: int = 10) -> list[Timed]:
                           "`lowtide run --measure` times Lowtide's own")
     if step.data_parallel:
         raise Unsupported("lowtide.measure on many ranks: all ranks plan by what rank 0 measured when the step was compiled")
+    step.make_room()
     return _again(step.planned, rounds)
 
 
@@ -46,13 +47,15 @@ def _again(planned: Planned, rounds: int) -> list[Timed]:
         raise Usage("nothing is kept of this step's times: it was compiled with cache=False, or LOWTIDE_CACHE cannot be written")
     given, seconds = there(planned.captured), {}
     state, found = program.device.get_state(), []
-    with torch.no_grad():
-        for unit, row in zip(units, kept[1], strict=True):
-            kind = kind_of(program, unit, unit.what and planned.captured.updates.kind(unit.what))
-            if kind not in seconds:
-                seconds[kind] = seconds_of(program, unit, rounds, given)
-            found.append(Timed(unit.name, row[0], seconds[kind]))
-            row[0] = seconds[kind]
-    program.device.set_state(state)
+    try:
+        with torch.no_grad():
+            for unit, row in zip(units, kept[1], strict=True):
+                kind = kind_of(program, unit, unit.what and planned.captured.updates.kind(unit.what))
+                if kind not in seconds:
+                    seconds[kind] = seconds_of(program, unit, rounds, given)
+                found.append(Timed(unit.name, row[0], seconds[kind]))
+                row[0] = seconds[kind]
+    finally:
+        program.device.set_state(state)
     cache.store_rows(planned.measured_key, kept)
     return found

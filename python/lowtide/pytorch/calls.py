@@ -277,6 +277,7 @@ class _Reader:
         return same
 
     def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
+        self.check_device(self.place(node), f"'{name}'", value)
         key = value.untyped_storage()._cdata
         there = self.by_key.get(key)
         number = self.program.add_tensor(value, None) if there is None else self.shared(value, there)
@@ -392,9 +393,15 @@ class _Reader:
             call.outs.append(self.output(call, index, made, storage))
         self.of_node[node] = call.outs if call.many else call.outs[0] if call.outs else None
 
+    def check_device(self, where: str, what: str, tensor: torch.Tensor) -> None:
+        """On the step's device, or on the CPU."""
+        if tensor.device.type not in ("cpu", "meta") and tensor.device != self.program.device.device:
+            raise Unsupported(f"{where}: {what} is on {tensor.device}, the step on {self.program.device.device}")
+
     def output(self, call: Call, index: int, made: Any, storage: int | None) -> int | None:
         if not isinstance(made, torch.Tensor):
             return None
+        self.check_device(call.place, f"what {call.name} makes", made)
         if call.writes and storage is not None:  # the tensor that was written
             return next(w for w in call.writes if self.program.tensors[w].storage == storage)
         number = self.program.add_tensor(made, storage, call if storage is not None else None, index)

@@ -43,7 +43,10 @@ class PlannedAllocator final : public CUDAAllocator {
     }
     return {data, data, &release, c10::Device(c10::DeviceType::CUDA, c10::cuda::current_device())};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  // Of what is allocated now: PyTorch's graph trees compare it with the deleter that data have.
+  c10::DeleterFnPtr raw_deleter() const override {
+    return planned::idle() ? before->raw_deleter() : &release;
+  }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     before->copy_data(to, from, bytes);
   }
@@ -155,6 +158,13 @@ class PlannedAllocator final : public CUDAAllocator {
   }
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* data) override {
     return before->getContextForPointer(data);
+  }
+#endif
+#if TORCH_VERSION_MINOR >= 13
+  void markCaptureBegin(DeviceIndex device) override { before->markCaptureBegin(device); }
+  void markCaptureEnd(DeviceIndex device) override { before->markCaptureEnd(device); }
+  c10::DataPtr allocateWithAddress(size_t bytes, void* data) override {
+    return before->allocateWithAddress(bytes, data);
   }
 #endif
   std::string name() override {

@@ -16,6 +16,7 @@ import ctypes
 import functools
 import hashlib
 import json
+import os
 import pathlib
 import platform
 import tempfile
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 
 from .. import cache
+from ..errors import Usage
 
 
 class Cpu:
@@ -64,9 +66,12 @@ class Cpu:
     def prepare(self) -> None:
         """Makes what the process's first step would make for all later ones."""
 
+    def stream(self) -> Any:
+        """What a step is queued to. Raises Usage where none can be."""
+
     def around(self) -> tuple:
         """What changes the captured graph or its kernels without standing in model or batch."""
-        return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads()
+        return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads(), _attentions()
 
     def machine(self) -> list[Any]:
         """What measurements hold for."""
@@ -80,7 +85,7 @@ class Cpu:
 
 SPIN = 1 << 21  # cycles of a kernel that waits: about a millisecond, longer than Python takes to queue a unit
 COPIED = 1 << 28  # bytes of a copy whose speed is measured
-DIGESTED = 1 << 18  # numbers of 8 bytes at once
+DIGESTED = 1 << 18  # words of 4 bytes at once
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 SIDE = 4096  # of the square matrices whose product is measured
 
@@ -121,19 +126,17 @@ class Cuda:
         return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def digest(self, whole: torch.UntypedStorage) -> bytes:
-        """A polynomial over numbers of 64 bits with drawn factors: what differs in any bit has another digest, but for one
-        chance in 2**60. It stays on the GPU; large values would take half a second each on their way to the host."""
+        """Two sums, modulo 2**64, of the words of 32 bits times drawn numbers: what differs has another digest, but for a
+        chance of less than one in 2**60. It stays on the GPU; large values would take half a second each on their way to the host."""
         contents = torch.empty(0, dtype=torch.uint8, device=self.device).set_(whole)
-        rest = whole.nbytes() % 8
-        numbers = contents[:whole.nbytes() - rest].view(torch.int64)
-        total, factors = torch.zeros((), dtype=torch.int64, device=self.device), self._factors()
-        for part in numbers.split(DIGESTED):
-            total = total * _ODD + (part * factors[:part.numel()]).sum()
-        return f"{int(total)} {contents[whole.nbytes() - rest:].tolist()} {whole.nbytes()}".encode()
-
-    def _factors(self) -> torch.Tensor:
+        rest = whole.nbytes() % 4
+        words = contents[:whole.nbytes() - rest].view(torch.int32)
         drawn = torch.Generator().manual_seed(1)
-        return (torch.randint(-2**62, 2**62, (DIGESTED,), generator=drawn) * 2 + 1).to(self.device)
+        factors = torch.randint(-2**63, 2**63 - 1, (2, DIGESTED), generator=drawn).to(self.device)
+        total = torch.zeros(2, dtype=torch.int64, device=self.device)
+        for part in words.split(DIGESTED):
+            total = total * _ODD + (part.long() * factors[:, :part.numel()]).sum(1)
+        return f"{total.tolist()} {contents[whole.nbytes() - rest:].tolist()} {whole.nbytes()}".encode()
 
     def prepare(self) -> None:
         """cuBLAS keeps its workspace once it has one."""
@@ -142,11 +145,19 @@ class Cuda:
             torch.addmm(small[0], small, small)
             torch.bmm(small[None], small[None])
 
+    def stream(self) -> torch.cuda.Stream:
+        if torch.cuda.current_device() != self.device.index:
+            raise Usage(f"the model is on {self.device} and the current device is cuda:{torch.cuda.current_device()}; "
+                        f"torch.cuda.set_device({self.device.index}) makes it that")
+        if torch.cuda.is_current_stream_capturing():
+            raise Usage("a planned step cannot be captured as a CUDA graph: it reads options of the optimizer in every step")
+        return torch.cuda.current_stream()
+
     def around(self) -> tuple:
         cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-        return (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"), cudnn.enabled, cudnn.benchmark,
-                cudnn.deterministic, cudnn.allow_tf32, matmul.allow_tf32,
-                torch.are_deterministic_algorithms_enabled())
+        return (str(self.device), torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"), cudnn.enabled,
+                cudnn.benchmark, cudnn.deterministic, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision,
+                matmul.fp32_precision, torch.are_deterministic_algorithms_enabled(), _attentions())
 
     def machine(self) -> list[Any]:
         return [torch.__version__, torch.version.cuda, torch.backends.cudnn.version(),
@@ -168,29 +179,39 @@ class Cuda:
     @functools.cache  # noqa: B019: there are as many as GPUs
     def _measured(self) -> dict[str, Any]:
         facts = torch.cuda.get_device_properties(self.device)
-        host = torch.empty(COPIED, dtype=torch.uint8, pin_memory=True)
-        here, other = (torch.empty(COPIED, dtype=torch.uint8, device=self.device) for _ in range(2))
+        free = torch.cuda.mem_get_info(self.device)[0]
+        copied = min(COPIED, max(1 << 20, free // 8))  # a GPU that is nearly full is measured by smaller copies
+        host = torch.empty(copied, dtype=torch.uint8, pin_memory=True)
+        here, other = (torch.empty(copied, dtype=torch.uint8, device=self.device) for _ in range(2))
         square = torch.rand(SIDE, SIDE, device=self.device)
 
         def seconds(function: Callable[[], Any]) -> float:
             return min(self.timed(lambda _: function(), [])[1] for _ in range(4))
 
         product = 2 * SIDE**3 / seconds(lambda: torch.mm(square, square))
-        link = {"name": "host", "out_bytes_per_second": COPIED / seconds(lambda: host.copy_(here, non_blocking=True)),
-                "in_bytes_per_second": COPIED / seconds(lambda: here.copy_(host, non_blocking=True)),
+        link = {"name": "host", "out_bytes_per_second": copied / seconds(lambda: host.copy_(here, non_blocking=True)),
+                "in_bytes_per_second": copied / seconds(lambda: here.copy_(host, non_blocking=True)),
                 "latency_seconds": seconds(lambda: here[:1].copy_(host[:1], non_blocking=True))}
         return {"name": facts.name, "source": "measured by this package when it first planned for it",
                 "memory_bytes": facts.total_memory, "alignment_bytes": self.alignment,
-                "bytes_per_second": 2 * COPIED / seconds(lambda: here.copy_(other)),
+                "bytes_per_second": 2 * copied / seconds(lambda: here.copy_(other)),
                 "launch_seconds": 5e-6, "matmul_flops_per_second": product, "vector_flops_per_second": product,
                 "slow_tiers": [link]}
+
+
+def _attentions() -> tuple[bool, ...]:
+    """Which kernels of scaled_dot_product_attention may be taken."""
+    backends = torch.backends.cuda
+    return (backends.flash_sdp_enabled(), backends.mem_efficient_sdp_enabled(), backends.math_sdp_enabled(),
+            backends.cudnn_sdp_enabled())
 
 
 def _written(profile: dict[str, Any]) -> pathlib.Path:
     """A file with the profile; the library takes a path. Its name says what is in it."""
     text = json.dumps(profile, indent=2)
     name = f"device-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    for folder in (cache.folder, lambda: pathlib.Path(tempfile.gettempdir())):
+    own = f"lowtide-{os.getuid()}-"  # where others write, too
+    for folder, name in ((cache.folder, name), (lambda: pathlib.Path(tempfile.gettempdir()), own + name)):
         try:
             path = folder() / name
             if not path.exists() or path.read_text() != text:

@@ -178,6 +178,7 @@ class _Watched(TorchDispatchMode):
         self.held: list[torch.Tensor] = []  # so that no storage's address is used again
         self.mixed = ""
         self.looks = False
+        self.read: frozenset[int] = frozenset()  # whose numbers were read and who had no op since
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -200,7 +201,11 @@ class _Watched(TorchDispatchMode):
         if len(whose) > 1:
             self.mixed = self.mixed or name
         if name == "aten::_local_scalar_dense" and contents:
-            self.looks = True
+            self.looks, self.read = True, self.read | whose
+            if len(self.read) > 1:  # what is done with one may depend on the numbers of another
+                self.mixed = self.mixed or name
+        else:
+            self.read -= whose
         self._mark(made, whose, contents)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (),
@@ -271,6 +276,7 @@ class Rehearsal:
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         _refuse_by_its_form(optimizer)
         self.optimizer = optimizer
+        self.aside = self._aside()  # what steps of one parameter change of options and attributes
         self.late: set[int] = set()  # ids of parameters
         self.looks = self.spoils = False
         self.trained = [(g, p) for g, group in enumerate(optimizer.param_groups)
@@ -294,7 +300,7 @@ class Rehearsal:
                     f"{type(problem).__name__}: {line}")
         finally:
             torch.set_rng_state(stream)
-        del self.optimizer, self.trained  # who keeps this does not keep them
+        del self.optimizer, self.aside, self.trained  # who keeps this does not keep them
 
     def _try(self) -> None:
         states = [self._begun(k) for k in range(len(self.trained))]
@@ -307,9 +313,9 @@ class Rehearsal:
         for k, scale in enumerate(SCALES):
             self._whole_step(whole, together, k, scale)
             for n, (g, p) in enumerate(self.trained):
-                leaf, group = alone[n], self.optimizer.param_groups[g]
+                leaf, group = alone[n], self.aside.param_groups[g]
                 leaf.grad = gradient = _drawn(p, 1000 * (k + 1) + n, scale)
-                states[n] = run_alone(self.optimizer, group, leaf, states[n])
+                states[n] = run_alone(self.aside, group, leaf, states[n])
                 self.spoils |= gradient._version > 0
                 self._compare(n, together[n], whole.state.get(together[n]), leaf, states[n])
                 now = _kinds(leaf, states[n])
@@ -318,19 +324,22 @@ class Rehearsal:
                             "state, or more of them, than there were")
                 kinds[n] = now
 
+    def _aside(self) -> torch.optim.Optimizer:
+        """The optimizer without parameters, with copies of what it may change."""
+        groups = [{"params": [], **{key: _apart(value) for key, value in group.items() if key != "params"}}
+                  for group in self.optimizer.param_groups]
+        made = stand_in(self.optimizer, groups, {})
+        made.__dict__.update({key: _apart(value) for key, value in vars(made).items()
+                              if key not in ("state", "param_groups")})
+        return made
+
     def _whole(self, leaves: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """The optimizer, with small copies of all its parameters and of what it may change."""
-        groups = [{key: _apart(value) for key, value in group.items() if key != "params"}
-                  for group in self.optimizer.param_groups]
-        for group in groups:
-            group["params"] = []
+        whole = self._aside()
         for (g, _), leaf in zip(self.trained, leaves, strict=True):
-            groups[g]["params"].append(leaf)
+            whole.param_groups[g]["params"].append(leaf)
         states = zip(leaves, self._small_states(), strict=True)
-        held = {leaf: state for leaf, state in states if state}
-        whole = stand_in(self.optimizer, groups, held)
-        whole.__dict__.update({key: _apart(value) for key, value in vars(whole).items()
-                               if key not in ("state", "param_groups")})
+        whole.state.update({leaf: state for leaf, state in states if state})
         return whole
 
     def _small_states(self) -> list[State | None]:
@@ -385,7 +394,7 @@ class Rehearsal:
 
     def _begun(self, n: int) -> State | None:
         """The state of a parameter before its first step; notes where the gradient makes it."""
-        (g, p), group = self.trained[n], self.optimizer.param_groups[self.trained[n][0]]
+        (g, p), group = self.trained[n], self.aside.param_groups[self.trained[n][0]]
         there = self.optimizer.state.get(p)
         if there:
             return _small_state(there)
@@ -393,16 +402,16 @@ class Rehearsal:
         def leaf(seed: int) -> torch.nn.Parameter:
             return leaf_like(p, _drawn(p, n), _drawn(p, seed))
 
-        first, _ = first_state(self.optimizer, group, leaf(n + 500))
+        first, _ = first_state(self.aside, group, leaf(n + 500))
         plain, given = leaf(n + 1000), leaf(n + 1000)
-        after = run_alone(self.optimizer, group, plain, None)
+        after = run_alone(self.aside, group, plain, None)
         if not after:
             return None
         if first is not None and _kinds(plain, first) == _kinds(plain, after):
             begun = copy.copy(first)
-            again = run_alone(self.optimizer, group, given, begun)
+            again = run_alone(self.aside, group, given, begun)
             if _all_bits(plain, after) == _all_bits(given, again):
-                return first_state(self.optimizer, group, leaf(n + 500))[0]
+                return first_state(self.aside, group, leaf(n + 500))[0]
         self.late.add(id(p))
         return None
 

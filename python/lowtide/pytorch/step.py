@@ -73,6 +73,7 @@ class _Ready:
     arena: Arena | None  # the step's, which all its plans share
     lists: Lists | None  # of the plan's allocations
     buffers: list[int]  # places in `given` of what the step writes before the updates
+    stream: Any  # that it is queued to
 
     @property
     def device(self) -> Cpu | Cuda:
@@ -176,7 +177,7 @@ class Step:
 
     def _signature(self, leaves: list[torch.Tensor], spec: BatchSpec) -> Any:
         """What a plan holds for: shapes, and what else changes the graph or its kernels."""
-        shapes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in leaves)
+        shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in leaves)
         modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = next((device_of(p.device) for p in self._model.parameters()), CPU).around()
@@ -211,9 +212,13 @@ class Step:
         self._ready[(*key[:-1], now)] = made
         return leaves, made
 
-    def _make(self, batch: Any) -> _Ready:
+    def make_room(self) -> None:
+        """Measuring takes memory, which no step needs meanwhile."""
         if self._arena is not None:
-            self._arena.trim(0)  # measuring takes memory, which no step needs meanwhile
+            self._arena.trim(0)
+
+    def _make(self, batch: Any) -> _Ready:
+        self.make_room()
         planned = best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options)
         together = ranks.on_all if self._options.data_parallel else ranks.alone
         return together(lambda: self._make_ready(planned))
@@ -225,13 +230,18 @@ class Step:
         mark = memory.library.lt_mark if memory is not None else None
         code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark)
         lists = Lists(memory, code.parts) if memory is not None else None
-        made = _Ready(planned, code, self._fitting(memory, code.arena_bytes), lists, written_buffers(program, units))
+        made = _Ready(planned, code, self._fitting(memory, code.arena_bytes), lists, written_buffers(program, units),
+                      program.device.stream())
         if code.transfers is not None:
             self._share_host_memory(code.transfers, program.device)
         return made
 
     def _fitting(self, memory: Allocator | None, size: int) -> Arena | None:
         """The arena of all plans, large enough for one more."""
+        if self._arena is not None and self._arena.allocator is not memory:  # the model has gone to another device
+            self._arena = None
+            self._ready.clear()
+            self._saved.clear()
         if memory is not None:
             self._arena = self._arena or Arena(memory)
             self._arena.fit(size)
@@ -267,6 +277,8 @@ class Step:
         """What the step is given. Where that cannot be on one rank, all raise."""
         self._updating = self._agreed = False
         ranks.Averages.done = 0
+        if ready.device.stream() != ready.stream:
+            raise Usage("the step was compiled in another stream than the one that is current now: its arena is that stream's")
         try:
             ready.planned.captured.updates.try_groups()
             return self._given(ready, batch)

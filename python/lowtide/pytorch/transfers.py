@@ -231,6 +231,8 @@ class StreamTransfers(Transfers):
             raise Internal("a plan for a GPU moves what is there before the step")
         self.streams: tuple[torch.cuda.Stream, ...] = ()
         self.events: dict[int, torch.cuda.Event] = {}  # of what is under way
+        self.stored: dict[int, torch.cuda.Event] = {}  # of all that has been stored in this step
+        self.on_host: dict[int, torch.Tensor] = {}  # what the step makes on the CPU is there already
 
     def slot(self, storage: int, size: int) -> torch.Tensor:
         begin, room = self.slots[storage]
@@ -242,10 +244,15 @@ class StreamTransfers(Transfers):
         layout = Layout.of(tensor)
         self.stored_bytes += layout.bytes
         self.kept[storage] = layout
+        if layout.device.type == "cpu":
+            self.on_host[storage] = tensor
+            return
         self.queue(OUT, storage, self.slot(storage, layout.bytes), _all_bytes(tensor.untyped_storage()))
 
     def load(self, storage: int) -> torch.Tensor:
         layout = self.kept[storage]
+        if storage in self.on_host:
+            return self.on_host[storage]
         whole = torch.empty(layout.bytes, dtype=torch.uint8, device=layout.device)
         self.loaded_bytes += layout.bytes
         self.queue(IN, storage, whole, self.slot(storage, layout.bytes))
@@ -260,6 +267,8 @@ class StreamTransfers(Transfers):
         with torch.cuda.stream(stream):
             to.copy_(source, non_blocking=True)
         self.events[storage] = stream.record_event()
+        if direction == OUT:
+            self.stored[storage] = self.events[storage]
 
     def wait(self, storage: int) -> None:
         """All that is queued from here on comes behind the copy; the host goes on."""
@@ -268,15 +277,17 @@ class StreamTransfers(Transfers):
             torch.cuda.current_stream().wait_event(event)
 
     def look(self, storage: int) -> torch.Tensor:
-        event = self.events.pop(storage, None)
-        if event is not None:
-            event.synchronize()
+        if storage in self.on_host:
+            return self.on_host[storage]
+        self.stored[storage].synchronize()  # the host reads it, which no stream orders
         layout = self.kept[storage]
         return layout.over(self.memory.untyped_storage(), self.slots[storage][0])
 
     def end_step(self, failed_in_update: bool) -> None:
         for storage in list(self.events):
             self.wait(storage)
+        self.stored.clear()
+        self.on_host.clear()
         super().end_step(failed_in_update)
 
 
