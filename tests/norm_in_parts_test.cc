@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "autodiff/training.h"
+#include "base/clock.h"
 #include "exec/cpu/cpu.h"
 #include "exec/ref/interpreter.h"
 #include "fission/classes.h"
@@ -16,6 +18,7 @@
 #include "pipeline/numbers_by_bound.h"
 #include "pipeline/optimize.h"
 #include "pipeline/take_rewrites.h"
+#include "pipeline/trials.h"
 #include "rewrite/batch_norm.h"
 #include "support/graph_writer.h"
 #include "support/long_checks.h"
@@ -268,6 +271,25 @@ TEST(NormInParts, TheBestIsNeverSlowerThanAnyNumberOfParts) {
     }
   }
   EXPECT_GE(planned, 2);
+}
+
+// Of trials that would go on without end, each leaves time for those that come after it.
+TEST(NormInParts, TrialsLeaveTimeForTheNext) {
+  pipeline::OptimizeOptions options = with_little_work();
+  const auto whole = pipeline::optimize(forward(), options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  options.budget_bytes = whole->plan.arena_bytes * 45 / 100;
+  options.schedule.remat.limits.max_units = int64_t{1} << 50;
+  options.schedule.remat.limits.max_seconds = 4;
+  std::vector<pipeline::Candidate> numbers;
+  for (const int64_t parts : {6, 3, 2, 4}) numbers.push_back({.labels = {.parts = parts}});
+  for (pipeline::Candidate& number : numbers) number.fits = true;
+  pipeline::Trials trials;
+  const auto start = Clock::now();
+  ASSERT_TRUE(pipeline::try_all(forward(), options, numbers, 1, start, trials).has_value());
+  EXPECT_EQ(trials.count, numbers.size());
+  ASSERT_TRUE(trials.best.has_value());
+  EXPECT_TRUE(trials.best->cut_short);
 }
 
 // Without the rewrite batch norm keeps the samples together, and little can be cut: the plan says

@@ -19,6 +19,7 @@
 #include "base/printable.h"
 #include "exec/cpu/cpu.h"
 #include "pipeline/least_memory.h"
+#include "pipeline/prepare.h"
 
 namespace lowtide {
 namespace {
@@ -418,6 +419,7 @@ Result<Planned> plan_as_asked(const Model& model, const PlanOptions& options, Pl
   pipeline::OptimizeOptions within = planning.options;
   if (!options.budget.empty()) {
     LT_ASSIGN(within.budget_bytes, budget_of(model, options.budget, planning.options));
+    within = pipeline::after(std::move(within), seconds_since(start));
   }
   const bool is_open = within.budget_bytes && leaves_levers_open(options);
   if (is_open) {

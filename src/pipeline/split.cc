@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -127,13 +128,15 @@ class PartsAndTransfers {
     parts.progress = part(0.05, 0.4);
     LT_RETURN_IF_ERROR(find_numbers(moving));
     LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
-    if (in_one_part.best && (in_one_part.best->cut_short || in_one_part.is_free()))
+    if (in_one_part.best && (stopped() || in_one_part.is_free()))
       return std::move(*in_one_part.best);
     if (in_one_part.best && is_waiting_) moving.to_beat = in_one_part.seconds();
     LT_RETURN_IF_ERROR(move_in_numbers(parts, moving));
+    if (stopped() && take_known({&in_one_part, &moving, &parts})) return std::move(*best_);
     parts.to_beat = !is_waiting_ ? kAnyTime : moving.to_be_beaten();
     LT_RETURN_IF_ERROR(try_labels(forward_, alone_, first_.whole, start_, parts));
     LT_RETURN_IF_ERROR(move_in_parts(parts, moving));
+    if (stopped() && take_known({&in_one_part, &moving, &parts})) return std::move(*best_);
     const bool parts_first =
         !in_one_part.best || (moving.best && moving.seconds() < in_one_part.seconds());
     for (const bool in_parts : {parts_first, !parts_first}) {
@@ -149,6 +152,14 @@ class PartsAndTransfers {
 
  private:
   double seconds() const { return best_->plan.claims.predicted_seconds; }
+  bool stopped() const { return whole_.schedule.remat.limits.stop_after(seconds_since(start_)); }
+
+  // Where there is no time for more: the best of the trials. False: none fits.
+  bool take_known(std::initializer_list<const Trials*> all) {
+    for (const Trials* trials : all)
+      if (trials->best && (!best_ || trials->seconds() < seconds())) best_ = *trials->best;
+    return best_.has_value();
+  }
 
   // Worth all of the work: what a trial comes to may be some way off.
   bool is_near(const Trials& trials) const {
@@ -187,6 +198,7 @@ class PartsAndTransfers {
       std::vector<Candidate> known(some.begin(), some.end());
       for (Candidate& number : known) number.seconds = 0;  // nothing is known of them alone
       LT_RETURN_IF_ERROR(try_all(forward_, alone_, known, share, start_, parts));
+      if (stopped() && (parts.best || moving.to_beat < kAnyTime)) return {};
       for (size_t k = 0; k < known.size(); ++k) {
         known[k].seconds = some[k].seconds;
         const Tried* alone = parts.found(known[k].labels);
@@ -248,8 +260,7 @@ class PartsAndTransfers {
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status plan_moving(const Trials& trials, bool knows_alone,
                      const plan::ProgressFunction& progress) {
-    if (trials.best && whole_.schedule.remat.limits.stop_after(seconds_since(start_)))
-      return take(Optimized(*trials.best));
+    if (trials.best && stopped()) return take(Optimized(*trials.best));
     const Candidate& candidate = trials.best ? trials.of_best : trials.last;
     OptimizeOptions options = after(with(whole_, candidate), seconds_since(start_));
     options.schedule.each_alone &= !knows_alone;

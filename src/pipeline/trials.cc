@@ -60,6 +60,7 @@ std::vector<Result<Optimized>> try_at_once(const ir::Graph& forward, const Optim
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   const auto run = [&](size_t k) {
     OptimizeOptions trial = after(trial_of(options, *batch[k], share), seconds_since(start));
+    trial.schedule.remat.limits.max_seconds *= kTrials.time_share;
     if (in_parallel)
       for (int* inner : {&trial.order.threads, &trial.pack.threads, &trial.schedule.remat.threads})
         *inner = std::max(1, *inner / static_cast<int>(batch.size()));
@@ -135,7 +136,6 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     if (batch.empty()) break;
     std::vector<Result<Optimized>> made =
         try_at_once(forward, options, batch, share, start, trials);
-    bool is_cut_short = false;
     for (size_t k = 0; k < batch.size(); ++k) {
       ++trials.count;
       trials.last = *batch[k];
@@ -147,10 +147,8 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
       if (!made[k] && !is_about_budget(made[k].error()) && !has_no_such_step)
         return tl::unexpected(made[k].error());
       if (!made[k]) continue;
-      is_cut_short |= made[k]->cut_short;
       take(std::move(*made[k]), *batch[k], trials);
     }
-    if (is_cut_short) break;
   }
   return {};
 }

@@ -36,6 +36,7 @@ struct TrialTuning {
   int64_t order_share = 8;       // of the work for the order of each op once
   double estimate_error = 0.01;  // of seconds; candidates were off by less ("In parts")
   double loose = 0.02;           // of seconds, above the bound
+  double time_share = 0.35;      // of what a limit of time leaves: the most that trials at once get
 };
 inline constexpr TrialTuning kTrials;
 
@@ -100,9 +101,9 @@ struct Trials {
 };
 
 // Tries candidates in their order, each with 1 / `share` of the work of `options`, but those that
-// are no faster by their estimates. `start`: when the search began, for its limit of time. It ends
-// where a trial is within `most_seconds` of the options. Error: what has nothing to do with the
-// budget.
+// are no faster by their estimates. `start`: when the search began, for its limit of time, which
+// ends trials in their middle; a part of what it leaves is for those that come then. It ends where
+// a trial is within `most_seconds` of the options. Error: what has nothing to do with the budget.
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
                std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
                Trials& trials);
