@@ -11,9 +11,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-MORE = 20 if "LOWTIDE_LONG" in os.environ else 1
+MORE = 40 if "LOWTIDE_LONG" in os.environ else 1
 # Of each kind: how many, and which part at most is not compared. Many training graphs come to nothing finite.
-KINDS = {"inference": (1000, 0.1), "training": (600, 0.25), "folding": (400, 0.02)}
+KINDS = {"inference": (500, 0.1), "training": (300, 0.25), "folding": (200, 0.02)}
 
 pytest.importorskip("onnxruntime")
 
