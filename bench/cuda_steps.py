@@ -22,6 +22,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -185,13 +186,12 @@ def main() -> int:
         return 0
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n\n{HEAD}", flush=True)
     rows, failed = [], False
-    for name in arguments.only.split(","):
-        made = pathlib.Path(f"{arguments.json or '/tmp/cuda_steps'}.{name}")
-        done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--rows-of", name, "--json", str(made)])
-        failed |= done.returncode != 0
-        if done.returncode == 0:
-            rows += json.loads(made.read_text())
-            made.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in arguments.only.split(","):
+            made = pathlib.Path(folder) / name
+            done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--rows-of", name, "--json", str(made)])
+            failed |= done.returncode != 0
+            rows += json.loads(made.read_text()) if done.returncode == 0 else []
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(rows, indent=1))
     for row in rows:

@@ -100,7 +100,7 @@ TEST_P(ModelPlans, TheFileReadsBackAsTheSamePlan) {
 // Wrong plans of each model; LOWTIDE_MUTATIONS=1000 and more is the long check.
 int mutations() {
   const char* wanted = std::getenv("LOWTIDE_MUTATIONS");
-  return wanted != nullptr ? std::atoi(wanted) : 60;
+  return wanted != nullptr ? std::atoi(wanted) : 30;
 }
 
 TEST_P(ModelPlans, MutationsAreJudgedRight) {

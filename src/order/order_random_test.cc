@@ -17,6 +17,7 @@
 #include "order/testing/test_problems.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
+#include "support/long_checks.h"
 
 namespace lowtide::order {
 namespace {
@@ -120,7 +121,7 @@ TEST_P(RandomProblems, SolveMeetsTheSubsetDp) {
       {.max_bytes = 40, .output_rate = 0.03, .in_place_rate = 0.7, .source_rate = 0.3},
   };
   Rng rng(1000 + static_cast<uint64_t>(GetParam()));
-  for (int i = 0; i < 8000; ++i) {
+  for (int i = 0; i < some_of(8000, 4); ++i) {
     const ScheduleProblem problem = random_problem(shapes[GetParam()], rng);
     ASSERT_TRUE(plan::check(problem).has_value());
     const SubsetDp dp(problem);

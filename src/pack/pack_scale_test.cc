@@ -17,6 +17,7 @@
 #include "pack/testing/pack_oracle.h"
 #include "plan/pack_text.h"
 #include "plan/testing/max_load.h"
+#include "support/long_checks.h"
 
 namespace lowtide::pack {
 namespace {
@@ -222,6 +223,7 @@ std::vector<Buffer> mixed_training_lives(int64_t count, uint64_t seed) {
 
 TEST(PackScale, LargeProblemsArePackedAtMostAsHighAsByAnyListHeuristic) {
   for (const int64_t count : {30'000, 62'000}) {
+    if (count < 62'000 && !long_checks()) continue;  // takes twice as long as the larger
     const PackProblem problem = problem_of(mixed_training_lives(count, 7));
     PackOptions options;
     options.limits.max_seconds = 1e9;
@@ -274,6 +276,7 @@ std::vector<Buffer> crowded_training_lives(int64_t count, int64_t waiting, uint6
 // With a twentieth of the work; how near it comes with all of it is what bench/scale.py prints.
 TEST(PackScale, CrowdedProblemsArePackedBelowFirstFit) {
   for (const auto& [count, waiting] : {std::pair{30'000, 850}, std::pair{62'000, 1'000}}) {
+    if (count > 30'000 && !long_checks()) continue;
     const PackProblem problem = problem_of(crowded_training_lives(count, waiting, 7));
     PackOptions options;
     options.limits = {.max_units = 100'000'000, .max_seconds = 1e9};

@@ -374,7 +374,8 @@ def test_a_budget_below_the_floor_is_refused():
     assert issubclass(lowtide.Infeasible, lowtide.Error)
 
 
-def test_its_plans_say_which_line_each_op_comes_from(tmp_path):
+def test_its_plans_say_which_line_each_op_comes_from(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))  # a plan that was kept says the lines of then
     register()
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 
