@@ -28,15 +28,18 @@ constexpr double kTrialsPart = 0.5;
 
 // Numbers of parts that may come out ahead with all of the work, each as if it had been asked for:
 // what a search of a share of it comes to differs by more than the numbers do. Those whose bound
-// makes more expected than the best has, and trials that ended far off, are left out.
+// makes more expected than the best has, and trials that ended far off, are left out; of the first
+// few by bound no trial is believed.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status plan_numbers(const ir::Graph& forward, const OptimizeOptions& options,
                     Clock::time_point start, Trials& trials) {
   const double of_trials = near_best(trials);
   const Candidate planned = trials.best ? trials.of_best : trials.last;
+  size_t ahead = 0;  // by bound
   for (const Candidate& number : trials.numbers) {
     const Tried* tried = trials.found(number.labels);
-    const bool is_far = tried != nullptr && trials.best && tried->seconds > of_trials;
+    const bool is_sure = ahead++ < kSplit.sure_numbers;
+    const bool is_far = !is_sure && tried != nullptr && trials.best && tried->seconds > of_trials;
     if (number.cuts_as(planned) || is_far) continue;
     if (trials.expected(number.seconds, kSplit.gap_share) >= trials.to_be_beaten()) continue;
     if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;

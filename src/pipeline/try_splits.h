@@ -32,6 +32,7 @@ struct SplitTuning {
   // Numbers of parts may be above their bounds by that share of what the best is above its own;
   // with transfers, for which a trial costs more, by all of it.
   double gap_share = 0.5, moving_gap_share = 1;
+  size_t sure_numbers = 3;     // of the least bounds: planned whatever their trials came to
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   size_t block_trials = 2;     // candidates with attention in blocks
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
