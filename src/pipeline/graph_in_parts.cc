@@ -39,7 +39,7 @@ Result<bool> has_samples(const ir::Graph& graph, const fission::AxisClass& axis_
 // Those of samples. Samples are one dimension through ops that couple them, too (a
 // batch norm), of which each class that they end has a stretch; and each batch has classes of its
 // own where gradients accumulate.
-Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& graph) {
+Result<std::vector<fission::AxisClass>> classes_of_samples(const ir::Graph& graph) {
   LT_ASSIGN(const std::vector<fission::AxisClass> unbroken,
             fission::axis_classes(graph, fission::AxisChoice::kCoupledToo));
   std::set<std::pair<ir::OpId, int>> samples;
@@ -66,7 +66,7 @@ Result<ir::Graph> graph_in_parts(const ir::Graph& graph, const fission::Labels& 
   if (const std::vector<std::string> free = ir::free_symbols(graph); !free.empty())
     return error(ErrorCode::kUsage,
                  fmt::format("labels: give dimension '{}' a size first", free.front()));
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(graph));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_of_samples(graph));
   if (classes.empty() || labels.whole()) return graph;
   fission::Cuts cuts(graph.op_count());
   for (const fission::AxisClass& axis_class : classes) {

@@ -17,7 +17,7 @@ namespace {
 struct NumberTuning {
   double hopeless = 0.1;  // a bound so far above the least one: more parts are not looked at
 };
-constexpr NumberTuning kNumbers;
+constexpr NumberTuning kByBound;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ Result<std::vector<Candidate>> numbers_by_bound(const ir::Graph& forward, const 
     if (parts > classes.front().least_extent || options.schedule.remat.limits.cancelled()) break;
     LT_ASSIGN(const std::optional<double> bound, least_seconds(forward, with(options, candidate)));
     if (!bound) continue;
-    if (*bound > least * (1 + kNumbers.hopeless)) break;
+    if (*bound > least * (1 + kByBound.hopeless)) break;
     least = std::min(least, *bound);
     candidate.seconds = *bound;
     numbers.push_back(std::move(candidate));
