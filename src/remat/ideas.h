@@ -38,6 +38,7 @@ inline constexpr auto kIdeas = std::to_array<NamedIdea>({
     {"swap-values", [](JointOptions& o) { o.swap.spans.values = false; }},
     {"swap-residents", [](JointOptions& o) { o.swap.spans.residents = false; }},
     {"swap-tidy", [](JointOptions& o) { o.swap.tidy_units = 0; }},
+    {"each-alone", [](JointOptions& o) { o.each_alone = false; }},
 });
 
 }  // namespace lowtide::remat

@@ -75,6 +75,13 @@ Problems steps_with_a_link() {
   return problems;
 }
 
+// That of which little hides behind the ops.
+Problems steps_with_a_slow_link() {
+  Problems problems = steps();
+  for (ScheduleProblem& problem : problems) problem.link = plan::Link{5e8, 5e8, 1e-5};
+  return problems;
+}
+
 Problems deep_steps() {
   Problems problems;
   for (int64_t layers : {20, 40, 60, 100, 150})
@@ -251,6 +258,7 @@ const std::map<std::string_view, Row> kRows = {
     {"swap-values", {steps_with_a_link, transfers_alone}},
     {"swap-residents", {small_steps_with_a_link, transfers_alone}},
     {"swap-tidy", {steps_with_a_link, transfers_alone}},
+    {"each-alone", {steps_with_a_slow_link, all_of_them}},
 };
 
 std::ptrdiff_t moves_of(const RematOutcome& outcome) {
