@@ -12,8 +12,7 @@ every schedule over each op once, and seconds to capture, measure and plan. Rows
 memory, too; those of `--split` run in so many parts of the samples and have no budget. Kernels are PyTorch's default
 ones, in f32 without TF32, but GPT-2's second entry, which is in bf16 by autocast.
 
-Exit code 1 if an allocation was not where the plan has it, or a peak is above the plan's by more than PyTorch rounds up
-and the workspace that cuBLAS keeps; 2 where there is no GPU.
+Exit code 1 if an allocation was not where the plan has it, or a peak is above the plan's by more than 8 MiB; 2 where there is no GPU.
 """
 
 import argparse

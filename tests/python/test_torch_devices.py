@@ -130,5 +130,8 @@ def test_streams_of_a_step_are_put_back_and_a_change_of_the_generator_is_refused
 
 def test_other_devices_are_refused_by_name():
     model = nn.Linear(2, 2, device="meta")
+    given = model, lambda m, x: m(x).sum(), torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(1, 2)
     with pytest.raises(lowtide.Unsupported, match="'weight' is on meta; steps run on the CPU and on GPUs under CUDA"):
-        lowtide.plan(model, lambda m, x: m(x).sum(), torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(1, 2))
+        lowtide.plan(*given)
+    with pytest.raises(lowtide.Unsupported, match="steps run on the CPU and on GPUs under CUDA, not on meta"):
+        lowtide.compile_step(*given)

@@ -17,6 +17,17 @@ def torchrun(script, **environment):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **more})
 
 
+def both_say(tmp_path, text, *cases):
+    """Two ranks run the script, end well, and say each of these."""
+    script = tmp_path / "ranks.py"
+    script.write_text(text)
+    done = torchrun(script)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for case in cases:
+        for rank in (0, 1):
+            assert f"{case} on {rank}" in done.stdout, done.stdout + done.stderr[-2000:]
+
+
 RUN = """
 import os, sys
 sys.path.insert(0, {folder!r})
@@ -137,14 +148,8 @@ os._exit(0)
 
 def test_what_fails_on_one_rank_is_refused_on_all_and_the_next_step_runs(tmp_path):
     """The other would stand in a reduction until the group's time is over: 30 minutes."""
-    script = tmp_path / "failures.py"
-    script.write_text(FAILURES)
-    done = torchrun(script)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for case in ("another graph", "another shape", "no batch", "not finite", "no finite gradient", "a wrong label", "an exchanged tensor", "goes on",
-                 "a rank that does not come"):
-        for rank in (0, 1):
-            assert f"{case} on {rank}" in done.stdout, done.stdout
+    both_say(tmp_path, FAILURES, "another graph", "another shape", "no batch", "not finite", "no finite gradient", "a wrong label",
+             "an exchanged tensor", "goes on", "a rank that does not come")
 
 
 SHARDS = """
@@ -239,10 +244,4 @@ os._exit(0)
 
 
 def test_shards_run_one_plan_that_counts_what_fsdp2_takes_and_what_fails_on_one_rank_is_refused_on_all(tmp_path):
-    script = tmp_path / "shards.py"
-    script.write_text(SHARDS)
-    done = torchrun(script)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for case in ("one plan", "other options", "no plan", "no graph", "alone"):
-        for rank in (0, 1):
-            assert f"{case} on {rank}" in done.stdout, done.stdout + done.stderr[-2000:]
+    both_say(tmp_path, SHARDS, "one plan", "other options", "no plan", "no graph", "alone")

@@ -29,7 +29,8 @@ FOLDER = pathlib.Path(__file__).parent
 class Allocator:
     """The library's functions. One for each kind of device."""
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, kind: str, path: pathlib.Path) -> None:
+        self.trims = kind == "cpu"  # whether memory of a part of an arena can be given back; else all of it is
         self.library = ctypes.PyDLL(str(path))  # calls are shorter than letting go of the interpreter's lock
         pointer = POINTER(c_int64)
         for name, result, arguments in (
@@ -43,7 +44,6 @@ class Allocator:
             function = getattr(self.library, name)
             function.restype, function.argtypes = result, arguments
         self.installed = bool(self.library.lt_install())
-        self.trims = True  # whether memory of a part of an arena can be given back; else all of it is
 
     def record_begin(self) -> None:
         self.library.lt_record_begin()
@@ -170,10 +170,10 @@ def _name(kind: str) -> str:
     return f"{kind}-allocator-torch-{torch.__version__}-{hashlib.sha256(text).hexdigest()[:16]}.so"
 
 
-def _opened(path: pathlib.Path) -> Allocator | None:
+def _opened(kind: str, path: pathlib.Path) -> Allocator | None:
     """None where it cannot be opened, or is not what its name says."""
     try:
-        return Allocator(path)
+        return Allocator(kind, path)
     except (OSError, AttributeError):
         return None
 
@@ -188,7 +188,7 @@ def _built(kind: str) -> Allocator | None:
         done = subprocess.run(_command(build, kind, made), capture_output=True, text=True)
         if done.returncode != 0:
             return None
-        return _opened(cache.store_library(_name(kind), made) or made)  # once opened, a library needs its file no more
+        return _opened(kind, cache.store_library(_name(kind), made) or made)  # once opened, a library needs its file no more
 
 
 @functools.cache
@@ -200,8 +200,5 @@ def allocator(kind: str = "cpu") -> Allocator | None:
     if kind == "cuda":
         torch.cuda.init()  # PyTorch's own allocator is there then
     kept = cache.load_library(_name(kind))
-    made = (_opened(kept) if kept is not None else None) or _built(kind)
-    if made is None or not made.installed:
-        return None
-    made.trims = kind == "cpu"
-    return made
+    made = (_opened(kind, kept) if kept is not None else None) or _built(kind)
+    return made if made is not None and made.installed else None

@@ -21,14 +21,7 @@ class PlannedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0 || planned::idle()) return before->allocate(bytes);
-    void* data = planned::recording ? nullptr : planned::place(bytes);
-    if (data == nullptr) {
-      c10::DataPtr given = before->allocate(bytes);
-      if (!planned::recording) return given;
-      data = given.release_context();
-      planned::record(data, bytes);
-    }
-    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+    return planned::allocate(*before, bytes, &release, c10::Device(c10::DeviceType::CPU));
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {

@@ -34,14 +34,8 @@ class PlannedAllocator final : public CUDAAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0 || planned::idle()) return before->allocate(bytes);
-    void* data = planned::recording ? nullptr : planned::place(bytes);
-    if (data == nullptr) {
-      c10::DataPtr given = before->allocate(bytes);
-      if (!planned::recording) return given;
-      data = given.release_context();
-      planned::record(data, bytes);
-    }
-    return {data, data, &release, c10::Device(c10::DeviceType::CUDA, c10::cuda::current_device())};
+    return planned::allocate(*before, bytes, &release,
+                             c10::Device(c10::DeviceType::CUDA, c10::cuda::current_device()));
   }
   // Of what is allocated now: PyTorch's graph trees compare it with the deleter that data have.
   c10::DeleterFnPtr raw_deleter() const override {
@@ -161,8 +155,12 @@ class PlannedAllocator final : public CUDAAllocator {
   }
 #endif
 #if TORCH_VERSION_MINOR >= 13
-  void markCaptureBegin(DeviceIndex device) override { before->markCaptureBegin(device); }
-  void markCaptureEnd(DeviceIndex device) override { before->markCaptureEnd(device); }
+  void markCaptureBegin(DeviceIndex device) override {
+    before->markCaptureBegin(device);
+  }
+  void markCaptureEnd(DeviceIndex device) override {
+    before->markCaptureEnd(device);
+  }
   c10::DataPtr allocateWithAddress(size_t bytes, void* data) override {
     return before->allocateWithAddress(bytes, data);
   }

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from .. import cache
-from ..errors import Usage
+from ..errors import Unsupported, Usage
 
 
 class Cpu:
@@ -91,7 +91,7 @@ SIDE = 4096  # of the square matrices whose product is measured
 
 
 class Cuda:
-    """One GPU. Everything runs in the stream that is current when a step is called."""
+    """One GPU. A step runs in the stream that was current when it was compiled."""
 
     type = "cuda"
     alignment = 512
@@ -233,9 +233,9 @@ def _gpu(index: int) -> Cuda:
 
 
 def device_of(device: torch.device) -> Cpu | Cuda:
-    """Raises ValueError for another kind of device."""
+    """Raises Unsupported for another kind of device."""
     if device.type == "cuda":
         return _gpu(device.index if device.index is not None else torch.cuda.current_device())
     if device.type != "cpu":
-        raise ValueError(f"steps run on the CPU and on GPUs under CUDA, not on {device}")
+        raise Unsupported(f"steps run on the CPU and on GPUs under CUDA, not on {device}")
     return CPU

@@ -15,6 +15,8 @@
 // and lt_install.
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -87,6 +89,20 @@ inline void record(void* data, size_t bytes) {
   const std::lock_guard<std::mutex> lock(guard);
   recorded[data] = next_id;
   events.push_back({next_id++, static_cast<int64_t>(bytes)});
+}
+
+// Of a thread that is not idle: at its planned place, recorded, or as the allocator before gives
+// it.
+inline c10::DataPtr allocate(c10::Allocator& before, size_t bytes, c10::DeleterFnPtr release,
+                             c10::Device device) {
+  void* data = recording ? nullptr : place(bytes);
+  if (data == nullptr) {
+    c10::DataPtr given = before.allocate(bytes);
+    if (!recording) return given;
+    data = given.release_context();
+    record(data, bytes);
+  }
+  return {data, data, release, device};
 }
 
 // One less lies in the arena; the last takes it away. With `guard`.

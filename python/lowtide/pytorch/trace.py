@@ -51,7 +51,7 @@ class Model:
 
     @property
     def device(self) -> Cpu | Cuda:
-        """That of the first parameter. Raises ValueError where no step runs there."""
+        """That of the first parameter. Raises Unsupported where no step runs there."""
         return device_of(next(iter(self.parameters.values())).device) if self.parameters else CPU
 
 
