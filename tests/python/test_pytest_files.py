@@ -11,6 +11,7 @@ FILES = {
     "test_right": "import os\ndef test_a(): os.environ['MARK'] = '1'",
     "test_beside": "import os\ndef test_b(): assert 'MARK' not in os.environ and 'test_right' not in __import__('sys').modules",
     "test_wrong": "def test_c(): assert 1 + 1 == 3",
+    "test_elsewhere": "import pytest\npytest.skip('no such device', allow_module_level=True)",
     "test_dying": "import os, signal\ndef test_d(): os.kill(os.getpid(), signal.SIGKILL)",
 }
 
@@ -35,3 +36,10 @@ def test_one_that_fails_or_dies_is_said_and_fails_the_run(tmp_path):
     assert done.returncode == 1
     assert "assert (1 + 1) == 3" in done.stdout and "test_dying: ended by signal 9" in done.stdout
     assert (tmp_path / "pytest-test_right.xml").exists()
+
+
+def test_a_file_that_is_skipped_as_a_whole_fails_nothing_and_is_named(tmp_path):
+    done = run(tmp_path, "test_elsewhere", "test_right")
+    assert done.returncode == 0, done.stdout
+    (case,) = xml.etree.ElementTree.parse(tmp_path / "pytest-test_elsewhere.xml").iter("testcase")
+    assert "no such device" in case.find("skipped").text
