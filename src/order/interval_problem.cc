@@ -13,16 +13,14 @@ using plan::SchedValueId;
 
 class IntervalBuilder {
  public:
-  IntervalBuilder(const plan::ScheduleProblem& problem, const plan::ProblemIndex& index,
-                  std::span<const SchedOpId> sequence, const IdVector<SchedOpId, int64_t>& position,
-                  Interval interval)
-      : problem_(problem),
-        index_(index),
-        ops_(sequence.subspan(interval.begin, interval.length())),
-        position_(position),
+  IntervalBuilder(const PlacedOrder& order, Interval interval)
+      : problem_(order.problem),
+        index_(order.index),
+        ops_(order.sequence.subspan(interval.begin, interval.length())),
+        position_(order.position),
         interval_(interval),
-        local_(problem.values.size()),
-        seen_(problem.values.size(), 0) {}
+        local_(problem_.values.size()),
+        seen_(problem_.values.size(), 0) {}
 
   IntervalProblem build(int64_t alive_bytes) {
     made_.problem.resident_bytes = alive_bytes;
@@ -100,12 +98,8 @@ class IntervalBuilder {
 
 }  // namespace
 
-IntervalProblem interval_problem(const plan::ScheduleProblem& problem,
-                                 const plan::ProblemIndex& index,
-                                 std::span<const SchedOpId> sequence,
-                                 const IdVector<SchedOpId, int64_t>& position, Interval interval,
-                                 int64_t alive_bytes) {
-  return IntervalBuilder(problem, index, sequence, position, interval).build(alive_bytes);
+IntervalProblem interval_problem(const PlacedOrder& order, Interval interval, int64_t alive_bytes) {
+  return IntervalBuilder(order, interval).build(alive_bytes);
 }
 
 }  // namespace lowtide::order

@@ -21,18 +21,21 @@
 
 namespace lowtide::order {
 
+// A valid order of a problem, in which each op occurs once, and where.
+struct PlacedOrder {
+  const plan::ScheduleProblem& problem;
+  const plan::ProblemIndex& index;
+  std::span<const plan::SchedOpId> sequence;
+  const IdVector<plan::SchedOpId, int64_t>& position;
+};
+
 struct IntervalProblem {
   // Op 0 makes what is there before and freed inside; op i is at position begin + i - 1.
   plan::ScheduleProblem problem;
   IdVector<plan::SchedValueId, plan::SchedValueId> value;  // as the whole problem has it
 };
 
-// `sequence` is a valid order in which each op occurs once, `position` where; the interval is of
-// positions. `alive_bytes` are alive before it, resident bytes included.
-IntervalProblem interval_problem(const plan::ScheduleProblem& problem,
-                                 const plan::ProblemIndex& index,
-                                 std::span<const plan::SchedOpId> sequence,
-                                 const IdVector<plan::SchedOpId, int64_t>& position,
-                                 Interval interval, int64_t alive_bytes);
+// Positions of the order; `alive_bytes` are alive before the first, resident bytes included.
+IntervalProblem interval_problem(const PlacedOrder& order, Interval interval, int64_t alive_bytes);
 
 }  // namespace lowtide::order

@@ -22,12 +22,6 @@ const RandomShape kIntervalShapes[] = {
     {.reader_rate = 0.15, .workspace_rate = 0.6, .in_place_rate = 0.7, .source_rate = 0.4},
 };
 
-IdVector<SchedOpId, int64_t> positions_of(const std::vector<SchedOpId>& sequence) {
-  IdVector<SchedOpId, int64_t> position(sequence.size(), 0);
-  for (size_t at = 0; at < sequence.size(); ++at) position[sequence[at]] = static_cast<int64_t>(at);
-  return position;
-}
-
 // One order of the interval in both problems.
 void expect_same_steps(const ScheduleProblem& problem, const std::vector<SchedOpId>& sequence,
                        Interval interval, const IntervalProblem& own, Rng& rng) {
@@ -67,8 +61,9 @@ TEST(IntervalProblem, HasTheStepsOfTheWholeOrder) {
     const int64_t n = sequence.size(), begin = rng.between(0, n - 1);
     const Interval interval{begin, rng.between(begin + 1, n)};
     const int64_t alive = begin == 0 ? problem.resident_bytes : profile->after_bytes[begin - 1];
+    const auto position = positions_of(sequence);
     const IntervalProblem own =
-        interval_problem(problem, index, sequence, positions_of(sequence), interval, alive);
+        interval_problem({problem, index, sequence, position}, interval, alive);
     const auto checked = plan::check(own.problem);
     ASSERT_TRUE(checked.has_value()) << checked.error().message;
     ASSERT_EQ(own.problem.ops.size(), static_cast<size_t>(interval.length() + 1));
@@ -93,8 +88,10 @@ TEST(IntervalProblem, KnowsWhatItFreesAndWhatStays) {
   make.read(d, z);
   make.problem.resident_bytes = 100;
   const std::vector<SchedOpId> sequence = {a, b, c, d};
-  const IntervalProblem own = interval_problem(make.problem, plan::ProblemIndex(make.problem),
-                                               sequence, positions_of(sequence), {1, 3}, 130);
+  const plan::ProblemIndex index(make.problem);
+  const auto position = positions_of(sequence);
+  const IntervalProblem own =
+      interval_problem({make.problem, index, sequence, position}, {1, 3}, 130);
   EXPECT_EQ(own.problem.resident_bytes, 120);
   ASSERT_EQ(own.problem.ops.size(), 3u);
   EXPECT_EQ(own.problem.ops[SchedOpId(1)].workspace_bytes, 7);

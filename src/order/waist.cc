@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "order/cut_bound.h"
+#include "order/interval_cut.h"
 #include "order/interval_problem.h"
 #include "order/order_graph.h"
 #include "order/portfolio.h"
@@ -37,11 +37,11 @@ class Waists {
     bool may_lower = false;  // by the cut, of the order as it is
     while (is_too_high() && !work_.exhausted()) {
       const auto step = static_cast<int64_t>(order_.profile.peak_step);
-      may_lower = may_lower || can_lower(step);
+      may_lower = may_lower || can_lower(around(step, options_.most_reach), step);
       if (!may_lower) break;
       if (!last.contains(step)) reach = options_.first_reach;
       last = around(step, reach);
-      if (has_touched(last) && lower(last)) {
+      if (can_lower(last, step) && lower(last)) {
         may_lower = false;
         continue;
       }
@@ -77,20 +77,17 @@ class Waists {
     return false;
   }
 
-  IntervalProblem problem_of(Interval interval) {
-    work_.spend(interval.length());
-    return interval_problem(problem_, index_, order_.sequence, position_, interval,
-                            alive_before(interval.begin));
-  }
+  PlacedOrder placed() const { return {problem_, index_, order_.sequence, position_}; }
 
-  // No cut of a narrower interval is below that of the widest: it has fewer sets of ops.
-  bool can_lower(int64_t step) {
-    const Interval widest = around(step, options_.most_reach);
-    if (!has_touched(widest)) return false;
-    const IntervalProblem own = problem_of(widest);
-    const OpCut cut = cut_of(make_order_graph(own.problem), OpId(step - widest.begin + 1), work_);
+  // Whether orders of the interval may be worth it. If not, those of a narrower one neither: it has
+  // fewer of them.
+  bool can_lower(Interval interval, int64_t step) {
+    if (!has_touched(interval)) return false;
     ++cuts_;
-    return own.problem.resident_bytes + cut.bytes < order_.profile.peak_bytes;
+    const int64_t least = interval_cut(placed(), interval, step, alive_before(step), work_);
+    const int64_t peak = order_.profile.peak_bytes;
+    const double promised = static_cast<double>(peak - least) / static_cast<double>(peak);
+    return least < peak && (promised >= options_.worth || least <= options_.enough_bytes);
   }
 
   // Below the peak, or below the next highest step of all.
@@ -105,7 +102,8 @@ class Waists {
 
   // Whether the steps of the interval are now all below the peak that there was.
   bool lower(Interval interval) {
-    IntervalProblem own = problem_of(interval);
+    work_.spend(interval.length());
+    IntervalProblem own = interval_problem(placed(), interval, alive_before(interval.begin));
     plan::ScheduleProblem& inside = own.problem;
     inside.ops[OpId(0)].workspace_bytes =
         std::max<int64_t>(0, enough_inside(interval) - alive_before(interval.begin));

@@ -234,9 +234,9 @@ TEST(Reschedule, TurnsTheBranchesOfTheLinkThatHasChanged) {
 }
 
 TEST(Reschedule, GoesOnWhereThePeakHasMoved) {
-  Links links(100);
+  Links links(250);
   const ScheduleProblem& problem = links.make.problem;
-  const std::vector<SchedOpId> touched = {links.touch(20, 150), links.touch(70, 148)};
+  const std::vector<SchedOpId> touched = {links.touch(20, 150), links.touch(200, 148)};
   const ProfiledOrder inherited = profiled(problem, all_ops(problem));
   const WaistOutcome outcome = reschedule(problem, ProblemIndex(problem), inherited, touched);
   expect_sound(problem, inherited, outcome);
@@ -244,7 +244,7 @@ TEST(Reschedule, GoesOnWhereThePeakHasMoved) {
   EXPECT_EQ(outcome.order.profile.peak_bytes, 210);
   EXPECT_EQ(outcome.intervals, 2);
   // One of the two alone is not enough where both are as high.
-  links.touch(70, 150);
+  links.touch(200, 150);
   const ProfiledOrder alike = profiled(problem, all_ops(problem));
   const WaistOutcome both = reschedule(problem, ProblemIndex(problem), alike, touched);
   EXPECT_EQ(alike.profile.peak_bytes, 220);
@@ -253,11 +253,27 @@ TEST(Reschedule, GoesOnWhereThePeakHasMoved) {
   EXPECT_EQ(one.order.sequence, alike.sequence);
 }
 
+// 10 of 220 bytes may be won.
+TEST(Reschedule, LeavesWhatIsNotWorthIt) {
+  Links links(250);
+  const ScheduleProblem& problem = links.make.problem;
+  const SchedOpId touched = links.touch(200, 150);
+  const ProfiledOrder inherited = profiled(problem, all_ops(problem));
+  const auto peak_with = [&](const WaistOptions& options) {
+    return reschedule(problem, ProblemIndex(problem), inherited, {{touched}}, options)
+        .order.profile.peak_bytes;
+  };
+  EXPECT_EQ(peak_with({.worth = 0.04}), 210);
+  EXPECT_EQ(peak_with({.worth = 0.05}), 220);
+  EXPECT_EQ(peak_with({.enough_bytes = 209, .worth = 0.05}), 220);
+  EXPECT_EQ(peak_with({.enough_bytes = 210, .worth = 0.05}), 210);
+}
+
 TEST(Reschedule, LeavesAPeakThatIsFarFromWhatWasTouched) {
-  Links links(100);
+  Links links(250);
   const ScheduleProblem& problem = links.make.problem;
   links.touch(20, 150);
-  const SchedOpId touched = links.touch(70, 120);
+  const SchedOpId touched = links.touch(200, 120);
   const ProfiledOrder inherited = profiled(problem, all_ops(problem));
   const WaistOutcome outcome = reschedule(problem, ProblemIndex(problem), inherited, {{touched}});
   EXPECT_EQ(outcome.order.sequence, inherited.sequence);

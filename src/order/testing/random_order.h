@@ -1,4 +1,4 @@
-// Orders drawn at random, for tests of what begins with any valid one.
+// Orders drawn at random, for tests of what begins with any valid one, and where their ops are.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +38,13 @@ inline std::vector<plan::SchedOpId> random_order(const plan::ScheduleProblem& pr
   std::vector<plan::SchedOpId> ops;
   for (const plan::SchedOpId op : problem.ops.ids()) ops.push_back(op);
   return random_order(problem, ops, rng);
+}
+
+inline IdVector<plan::SchedOpId, int64_t> positions_of(
+    const std::vector<plan::SchedOpId>& sequence) {
+  IdVector<plan::SchedOpId, int64_t> position(sequence.size(), 0);
+  for (size_t at = 0; at < sequence.size(); ++at) position[sequence[at]] = static_cast<int64_t>(at);
+  return position;
 }
 
 }  // namespace lowtide::order
