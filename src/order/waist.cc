@@ -37,7 +37,8 @@ class Waists {
     bool may_lower = false;  // by the cut, of the order as it is
     while (is_too_high() && !work_.exhausted()) {
       const auto step = static_cast<int64_t>(order_.profile.peak_step);
-      may_lower = may_lower || can_lower(around(step, options_.most_reach), step);
+      const Interval widest = around(step, options_.most_reach);
+      may_lower = may_lower || (has_touched(widest) && can_lower(widest, step));
       if (!may_lower) break;
       if (!last.contains(step)) reach = options_.first_reach;
       last = around(step, reach);
@@ -82,7 +83,6 @@ class Waists {
   // Whether orders of the interval may be worth it. If not, those of a narrower one neither: it has
   // fewer of them.
   bool can_lower(Interval interval, int64_t step) {
-    if (!has_touched(interval)) return false;
     ++cuts_;
     const int64_t least = interval_cut(placed(), interval, step, alive_before(step), work_);
     const int64_t peak = order_.profile.peak_bytes;

@@ -5,8 +5,8 @@
 // order of the state before. Most of it is still right, and scheduling all ops again costs far more
 // than judging the state. So:
 //
-//   1. Only other orders around the peak can lower it. If no op near it is touched, the order there
-//      is as good as it was, and stays.
+//   1. Only other orders around the peak can lower it. If no op in reach of it is touched, the order
+//      there is as good as it was, and stays.
 //   2. The interval ends at waists: of the positions in reach, before the peak and after it, the
 //      ones with the fewest bytes alive. The fewer these are, the less is lost by running the same
 //      ops before and after as now: if no set of ops in reach leaves less, nothing is lost (by the
