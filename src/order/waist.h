@@ -5,8 +5,8 @@
 // order of the state before. Most of it is still right, and scheduling all ops again costs far more
 // than judging the state. So:
 //
-//   1. Only other orders around the peak can lower it. If no op in reach of it is touched, the order
-//      there is as good as it was, and stays.
+//   1. Only other orders around the peak can lower it. If no op in reach of it is touched, the
+//      order there is as good as it was, and stays.
 //   2. The interval ends at waists: of the positions in reach, before the peak and after it, the
 //      ones with the fewest bytes alive. The fewer these are, the less is lost by running the same
 //      ops before and after as now: if no set of ops in reach leaves less, nothing is lost (by the
@@ -50,7 +50,7 @@ struct WaistOptions {
   int64_t enough_bytes = 0;  // a peak of no more is not lowered
   // What the cut must promise, as a share of the peak, where it does not promise what is enough.
   double worth = 0;
-  Limits limits{.max_units = 400'000};  // of all intervals together
+  Limits limits{.max_units = 100'000};  // of all intervals together
 };
 
 struct WaistOutcome {
@@ -60,7 +60,8 @@ struct WaistOutcome {
 };
 
 // `inherited` is a valid order of `problem`, which passed check, with its profile. `touched` are
-// the ops with other sizes or arcs than in the problem for which that order was made.
+// the ops with other sizes or arcs than in the problem for which that order was made; where that is
+// not known, all.
 WaistOutcome reschedule(const plan::ScheduleProblem& problem, const plan::ProblemIndex& index,
                         ProfiledOrder inherited, std::span<const plan::SchedOpId> touched,
                         const WaistOptions& options = {});
