@@ -154,7 +154,7 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
       continue;
     }
     flow_.add_arc(c.node == kNone ? 0 : value_node(j), c.producer == kNone ? 1 : node(c.producer),
-                 cost);
+                  cost);
   }
   for (const auto& [op, charge] : needs_value_)
     flow_.add_arc(node(op), value_node(charge), MaxFlow::kUnlimited);
@@ -163,7 +163,8 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   std::vector<char> runs(ops);
   for (size_t i = 0; i < ops; ++i) runs[i] = flow_.source_side(node(i));
   choice = read_choice(runs, prices);
-  work_ += flow_.arcs_seen() - seen + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
+  work_ +=
+      flow_.arcs_seen() - seen + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
   return constant + cut;
 }
 
@@ -175,8 +176,7 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPr
   for (size_t j = 0; j < charges_.size(); ++j) wanted[j] = charges_[j].node == kNone;
   for (const auto& [op, charge] : needs_value_) wanted[charge] |= runs[op];
   const auto stays = [&](int64_t bytes, bool store) {
-    return !graph_.link ||
-           charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
+    return !graph_.link || charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
   };
   for (const uint32_t j : charge_of_) {
     if (j == kNone || !wanted[j]) continue;
@@ -220,7 +220,7 @@ int64_t ClosureNetwork::least_bytes(CutChoice& choice) {
       continue;
     }
     flow_.add_arc(c.node == kNone ? 0 : 2 + ops + j, c.producer == kNone ? 1 : 2 + c.producer,
-                 c.bytes);
+                  c.bytes);
   }
   for (const auto& [op, charge] : needs_value_)
     flow_.add_arc(2 + op, 2 + ops + charge, MaxFlow::kUnlimited);
@@ -229,7 +229,8 @@ int64_t ClosureNetwork::least_bytes(CutChoice& choice) {
   std::vector<char> runs(ops);
   for (size_t i = 0; i < ops; ++i) runs[i] = flow_.source_side(2 + i);
   choice = read_choice(runs, {.per_byte = 0});
-  work_ += flow_.arcs_seen() - seen + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
+  work_ +=
+      flow_.arcs_seen() - seen + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
   return constant + cut;
 }
 
