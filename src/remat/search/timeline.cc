@@ -122,30 +122,45 @@ void Timeline::refresh() const {
 void Timeline::add(int first, int last, double bytes) {
   if (first > last || bytes == 0) return;
   const int first_bucket = first / kBucket, last_bucket = last / kBucket;
-  for (int bucket = first_bucket; bucket <= last_bucket; ++bucket) {
-    Summary& s = summary_[index_of(bucket)];
-    const int from = bucket == first_bucket ? first - bucket * kBucket : 0;
-    const int to = std::min(bucket == last_bucket ? last - bucket * kBucket + 1 : kBucket, s.nodes);
-    if (from >= to) continue;
-    if (from > 0 || to < s.nodes) {
-      double* slot = &bytes_[index_of(bucket * kBucket)];
-      for (int i = from; i < to; ++i) slot[i] += bytes;
-      note_change(bucket);
-      continue;
-    }
-    ++work_;
-    s.added += bytes;
-    if (s.is_stale) continue;
-    const double old_least = s.least;
-    s.largest += bytes;
-    s.least += bytes;
-    double now = 0;
-    if (s.largest > capacity_)
-      now = std::min(s.least, old_least) >= capacity_ ? s.overflow + bytes * s.nodes
-                                                      : overflow_of(bucket);
-    overflow_ += now - s.overflow;
-    s.overflow = now;
+  add_to_part(first_bucket, first - first_bucket * kBucket, last - first_bucket * kBucket + 1,
+              bytes);
+  if (first_bucket == last_bucket) return;
+  double change = 0;  // of the overflow: not to memory and back for each bucket
+  for (int bucket = first_bucket + 1; bucket < last_bucket; ++bucket)
+    if (summary_[index_of(bucket)].nodes > 0) change += add_to_all(bucket, bytes);
+  overflow_ += change;
+  add_to_part(last_bucket, 0, last - last_bucket * kBucket + 1, bytes);
+}
+
+// From one place of a bucket to before another, which may be behind its nodes.
+void Timeline::add_to_part(int bucket, int from, int to, double bytes) {
+  const int nodes = summary_[index_of(bucket)].nodes;
+  to = std::min(to, nodes);
+  if (from >= to) return;
+  if (from == 0 && to == nodes) {
+    overflow_ += add_to_all(bucket, bytes);
+    return;
   }
+  double* slot = &bytes_[index_of(bucket * kBucket)];
+  for (int i = from; i < to; ++i) slot[i] += bytes;
+  note_change(bucket);
+}
+
+// What the overflow changes by, unless the bucket is stale.
+double Timeline::add_to_all(int bucket, double bytes) {
+  Summary& s = summary_[index_of(bucket)];
+  ++work_;
+  s.added += bytes;
+  if (s.is_stale) return 0;
+  const double lower = bytes < 0 ? s.least + bytes : s.least;  // before or after
+  s.largest += bytes;
+  s.least += bytes;
+  double now = 0;
+  if (s.largest > capacity_)
+    now = lower >= capacity_ ? s.overflow + bytes * s.nodes : overflow_of(bucket);
+  const double change = now - s.overflow;
+  s.overflow = now;
+  return change;
 }
 
 void Timeline::make_known(NodeId node) {

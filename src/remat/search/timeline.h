@@ -98,6 +98,8 @@ class Timeline {
   NodeId node_from(int first) const;
   // To all in slots first..last, both included; nothing where first > last.
   void add(int first, int last, double bytes);
+  void add_to_part(int bucket, int from, int to, double bytes);
+  double add_to_all(int bucket, double bytes);
   void reset(int buckets);
   void make_known(NodeId node);
   void note_change(int bucket);
