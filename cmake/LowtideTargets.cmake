@@ -18,7 +18,7 @@ target_link_libraries(lowtide_options INTERFACE fmt::fmt Threads::Threads)
 # Folders whose loops take the time of a search or of a step: the build type's own level (-O3). What else there is runs
 # once for a model, or is test code: lowtide_cold, which compiles in six tenths of the time.
 set(lowtide_hot_folders base solver sym plan verify order pack remat/bounds remat/search remat/starts
-  remat/transfers remat baselines runtime exec/cpu exec/ref)
+  remat/transfers remat fission baselines runtime exec/cpu exec/ref)
 add_library(lowtide_cold INTERFACE)
 target_compile_options(lowtide_cold INTERFACE $<$<CONFIG:Release>:-O1>)
 

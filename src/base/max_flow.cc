@@ -4,19 +4,26 @@
 
 namespace lowtide {
 
-size_t MaxFlow::add_node() {
-  first_.push_back(kNoArc);
-  return first_.size() - 1;
+void MaxFlow::add_arc(size_t from, size_t to, int64_t capacity) {
+  added_.push_back({static_cast<uint32_t>(from), static_cast<uint32_t>(to), capacity});
 }
 
-void MaxFlow::add_arc(size_t from, size_t to, int64_t capacity) {
-  arcs_.push_back({static_cast<uint32_t>(to), first_[from], capacity});
-  first_[from] = static_cast<uint32_t>(arcs_.size() - 1);
-  arcs_.push_back({static_cast<uint32_t>(from), first_[to], 0});
-  first_[to] = static_cast<uint32_t>(arcs_.size() - 1);
+void MaxFlow::lay_out() {
+  first_.assign(nodes_ + 1, 0);
+  for (const Added& arc : added_) ++first_[arc.from + 1], ++first_[arc.to + 1];
+  for (size_t node = 0; node < nodes_; ++node) first_[node + 1] += first_[node];
+  current_ = first_;  // where a node's next arc goes
+  arcs_.resize(2 * added_.size());
+  for (size_t i = added_.size(); i-- > 0;) {
+    const Added& arc = added_[i];
+    const uint32_t back = current_[arc.to]++, forth = current_[arc.from]++;
+    arcs_[back] = {0, arc.from, forth};
+    arcs_[forth] = {arc.capacity, arc.to, back};
+  }
 }
 
 int64_t MaxFlow::run(size_t source, size_t sink) {
+  lay_out();
   int64_t flow = 0;
   while (make_levels(source, sink)) {
     current_ = first_;
@@ -27,15 +34,17 @@ int64_t MaxFlow::run(size_t source, size_t sink) {
 }
 
 bool MaxFlow::make_levels(size_t source, size_t sink) {
-  level_.assign(first_.size(), -1);
+  level_.assign(nodes_, -1);
   level_[source] = 0;
-  std::vector<uint32_t> queue{static_cast<uint32_t>(source)};
-  for (size_t i = 0; i < queue.size(); ++i) {
-    for (uint32_t a = first_[queue[i]]; a != kNoArc; a = arcs_[a].next) {
-      ++arcs_seen_;
-      if (arcs_[a].residual == 0 || level_[arcs_[a].to] >= 0) continue;
-      level_[arcs_[a].to] = level_[queue[i]] + 1;
-      queue.push_back(arcs_[a].to);
+  queue_.assign(1, static_cast<uint32_t>(source));
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    const uint32_t node = queue_[i], end = first_[node + 1];
+    arcs_seen_ += end - first_[node];
+    for (uint32_t a = first_[node]; a != end; ++a) {
+      const Arc& arc = arcs_[a];
+      if (arc.residual == 0 || level_[arc.to] >= 0) continue;
+      level_[arc.to] = level_[node] + 1;
+      queue_.push_back(arc.to);
     }
   }
   return level_[sink] >= 0;
@@ -46,26 +55,27 @@ bool MaxFlow::make_levels(size_t source, size_t sink) {
 int64_t MaxFlow::push_one_path(size_t source, size_t sink) {
   size_t node = path_.empty() ? source : arcs_[path_.back()].to;
   while (node != sink) {
-    uint32_t& a = current_[node];
-    while (a != kNoArc && (arcs_[a].residual == 0 || level_[arcs_[a].to] != level_[node] + 1)) {
-      a = arcs_[a].next;
-      ++arcs_seen_;
-    }
-    if (a != kNoArc) {
+    const uint32_t from = current_[node], end = first_[node + 1];
+    const int32_t below = level_[node] + 1;
+    uint32_t a = from;
+    while (a != end && (arcs_[a].residual == 0 || level_[arcs_[a].to] != below)) ++a;
+    arcs_seen_ += a - from;
+    current_[node] = a;
+    if (a != end) {
       path_.push_back(a);
       node = arcs_[a].to;
       continue;
     }
     if (node == source) return 0;
-    node = arcs_[path_.back() ^ 1].to;
+    node = arcs_[arcs_[path_.back()].back].to;
     path_.pop_back();
-    current_[node] = arcs_[current_[node]].next;
+    ++current_[node];
   }
   int64_t amount = kUnlimited;
   for (uint32_t a : path_) amount = std::min(amount, arcs_[a].residual);
   size_t full = path_.size();
   for (size_t i = path_.size(); i-- > 0;) {
-    Arc &arc = arcs_[path_[i]], &back = arcs_[path_[i] ^ 1];
+    Arc &arc = arcs_[path_[i]], &back = arcs_[arc.back];
     if (arc.residual != kUnlimited) arc.residual -= amount;
     if (back.residual != kUnlimited) back.residual += amount;
     if (arc.residual == 0) full = i;

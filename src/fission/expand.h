@@ -18,9 +18,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/id.h"
@@ -29,10 +32,36 @@
 
 namespace lowtide::fission {
 
+// Where an axis is cut. Ops that are cut alike share their bounds: a search makes cuts of all ops
+// for each of its states.
+class Bounds {
+ public:
+  Bounds() = default;
+  Bounds(std::vector<int64_t> bounds)
+      : shared_(std::make_shared<const std::vector<int64_t>>(std::move(bounds))) {}
+  Bounds(std::initializer_list<int64_t> bounds) : Bounds(std::vector<int64_t>(bounds)) {}
+
+  const std::vector<int64_t>& list() const {
+    static const std::vector<int64_t> kNone;
+    return shared_ ? *shared_ : kNone;
+  }
+  size_t size() const { return list().size(); }
+  int64_t operator[](size_t k) const { return list()[k]; }
+  int64_t back() const { return list().back(); }
+  auto begin() const { return list().begin(); }
+  auto end() const { return list().end(); }
+  friend bool operator==(const Bounds& a, const Bounds& b) {
+    return a.shared_ == b.shared_ || a.list() == b.list();
+  }
+
+ private:
+  std::shared_ptr<const std::vector<int64_t>> shared_;
+};
+
 // Part k of the op is [bounds[k], bounds[k + 1]) of the axis: from 0, ascending, to its extent.
 struct Cut {
   int axis = 0;  // as in ops::axis_map
-  std::vector<int64_t> bounds;
+  Bounds bounds;
   bool operator==(const Cut&) const = default;
 };
 using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whole

@@ -269,13 +269,13 @@ bool has_parts(const ir::Graph& graph, const ClassAxis& axis, const std::vector<
 
 Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels) {
   const std::vector<int64_t> units = units_of(axis_class, levels);
-  std::map<std::pair<int, int64_t>, std::vector<int64_t>> known;  // by level and extent
+  std::map<std::pair<int, int64_t>, Bounds> known;  // by level and extent
   Cuts cuts(graph.op_count());
   for (const ClassAxis& axis : axis_class.axes) {
     const int level = levels.level_of[axis.op];
-    std::vector<int64_t>& bounds = known[{level, axis.extent}];
-    if (bounds.empty()) bounds = bounds_of(levels, units, level, axis.extent);
-    if (bounds.size() > 2 && (!axis.padded || has_parts(graph, axis, bounds)))
+    Bounds& bounds = known[{level, axis.extent}];
+    if (bounds.size() == 0) bounds = bounds_of(levels, units, level, axis.extent);
+    if (bounds.size() > 2 && (!axis.padded || has_parts(graph, axis, bounds.list())))
       cuts[axis.op] = Cut{axis.axis, bounds};
   }
   return cuts;

@@ -183,7 +183,7 @@ TEST(Labels, PartsOfLevelsBeginWhereThoseAroundDo) {
     const auto levels = levels_of(net.graph, axis_class, labels);
     EXPECT_TRUE(levels.has_value()) << levels.error().message;
     const Cuts cuts = cuts_of(net.graph, axis_class, *levels);
-    return cuts[OpId(op)] ? cuts[OpId(op)]->bounds : std::vector<int64_t>{};
+    return cuts[OpId(op)] ? cuts[OpId(op)]->bounds.list() : std::vector<int64_t>{};
   };
   using Bounds = std::vector<int64_t>;
   EXPECT_EQ(bounds({2, {}}, 0), (Bounds{0, 4, 7}));

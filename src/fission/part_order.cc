@@ -24,7 +24,7 @@ Starts starts_of(const Expanded& expanded, const Cuts& cuts,
   Starts starts(graph.op_count(), 0);
   for (OpId old : expanded.parts.ids()) {
     if (!cuts[old]) continue;
-    const std::vector<int64_t>& bounds = cuts[old]->bounds;
+    const Bounds& bounds = cuts[old]->bounds;
     for (size_t k = 0; k < expanded.parts[old].size(); ++k) {
       is_part[expanded.parts[old][k]] = 1;
       starts[expanded.parts[old][k]] = bounds[k] * kWholeAxis / bounds.back();

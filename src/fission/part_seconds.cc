@@ -27,13 +27,13 @@ ir::Dims sliced(ir::Dims dims, const ops::SliceOf& slice) {
   return dims;
 }
 
-// FNV-1a, a number at a time.
+// FNV-1a, a number at a time, of what mostly tells cuts of an op apart.
 uint64_t hash_of(size_t desc, const Cut& cut) {
   constexpr uint64_t kPrime = 0x100000001b3;
   uint64_t hash = (0xcbf29ce484222325 ^ desc) * kPrime;
   hash = (hash ^ static_cast<uint64_t>(cut.axis)) * kPrime;
-  for (const int64_t bound : cut.bounds) hash = (hash ^ static_cast<uint64_t>(bound)) * kPrime;
-  return hash;
+  hash = (hash ^ cut.bounds.size()) * kPrime;
+  return (hash ^ static_cast<uint64_t>(cut.bounds[1])) * kPrime;
 }
 
 }  // namespace

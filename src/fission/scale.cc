@@ -29,9 +29,13 @@ struct Share {
 std::vector<Share> shares(const Levels& levels, const IdVector<OpId, int>& level_of,
                           const Cuts& cuts) {
   std::vector<Share> largest(levels.levels.size(), Share{0, 1});
+  std::vector<const std::vector<int64_t>*> seen(levels.levels.size());
   for (const OpId id : level_of.ids()) {
     if (level_of[id] == Levels::kOutside || !cuts[id]) continue;
-    const std::vector<int64_t>& bounds = cuts[id]->bounds;
+    const std::vector<int64_t>& bounds = cuts[id]->bounds.list();
+    // Most ops of a level have the bounds of the one before.
+    if (&bounds == seen[static_cast<size_t>(level_of[id])]) continue;
+    seen[static_cast<size_t>(level_of[id])] = &bounds;
     Share& share = largest[static_cast<size_t>(level_of[id])];
     for (size_t k = 0; k + 1 < bounds.size(); ++k)
       if ((bounds[k + 1] - bounds[k]) * share.whole > share.part * bounds.back())
@@ -186,16 +190,16 @@ void Scale::keep_heads(const Levels& levels, const std::vector<std::vector<Sched
 // Of sums that add into each other in one place, the first is held, from where the outermost
 // begins. What is held always is no matter of time: its bytes become resident.
 void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) const {
-  std::map<SchedValueId, size_t> at;
+  IdVector<SchedValueId, size_t> at(problem.values.size(), held.size());
   for (size_t i = 0; i < held.size(); ++i) at[held[i].value] = i;
   std::vector<size_t> first(held.size());
   std::iota(first.begin(), first.end(), size_t{0});
   std::vector<size_t> adds_to(held.size(), held.size());  // by the first pair that says so
   for (const plan::InPlacePair& pair : problem.in_place) {
-    const auto input = at.find(pair.input), output = at.find(pair.output);
-    if (input == at.end() || output == at.end()) continue;
-    size_t& to = adds_to[output->second];
-    if (to == held.size()) to = input->second;
+    const size_t input = at[pair.input], output = at[pair.output];
+    if (input == held.size() || output == held.size()) continue;
+    size_t& to = adds_to[output];
+    if (to == held.size()) to = input;
   }
   // Values come in the order of their producers, so what is added to comes before.
   for (size_t i = 0; i < held.size(); ++i) {
@@ -319,12 +323,14 @@ class Inserted {
     auto old = std::exchange(p.ops, {});
     p.ops.reserve(old.size() + before_.size());
     made_.op.reserve(old.size() + before_.size());
+    moved_.reserve(old.size());
     size_t next = 0;
     for (const SchedOpId id : old.ids()) {
       for (; next < before_.size() && before_[next] == id; ++next) add({});
-      p.ops.push_back(std::move(old[id]));
+      moved_.push_back(p.ops.push_back(std::move(old[id])));
       made_.op.push_back(id);
     }
+    if (before_.empty()) return;
     const auto move_all = [&](std::vector<SchedOpId>& ids) {
       for (SchedOpId& id : ids) id = moved(id);
     };
@@ -341,10 +347,7 @@ class Inserted {
     for (auto& [first, second] : p.control) first = moved(first), second = moved(second);
   }
 
-  SchedOpId moved(SchedOpId old) const {
-    const auto before = std::upper_bound(before_.begin(), before_.end(), old) - before_.begin();
-    return SchedOpId(old.index() + static_cast<size_t>(before));
-  }
+  SchedOpId moved(SchedOpId old) const { return moved_[old]; }
   // The k-th of the new ones, by position.
   SchedOpId inserted(size_t k) const { return SchedOpId(before_[k].index() + k); }
   Scaled& made() { return made_; }
@@ -356,6 +359,7 @@ class Inserted {
   }
 
   std::vector<SchedOpId> before_;
+  IdVector<SchedOpId, SchedOpId> moved_;  // the new id of each old one
   Scaled made_;
 };
 
@@ -397,13 +401,18 @@ Scaled Scale::hold(const std::vector<std::vector<SchedOpId>>& all_within,
     }
   }
   // A sum has one place: what it took over before, it takes over no more.
-  std::set<SchedValueId> places;
-  for (const plan::InPlacePair& pair : taken) places.insert(pair.output);
-  std::erase_if(p.in_place, [&](const auto& pair) { return places.contains(pair.output); });
-  p.in_place.insert(p.in_place.end(), taken.begin(), taken.end());
-  std::stable_sort(
-      p.in_place.begin(), p.in_place.end(),
-      [](const plan::InPlacePair& a, const plan::InPlacePair& b) { return a.op < b.op; });
+  if (taken.empty()) return std::move(inserted.made());
+  IdVector<SchedValueId, char> is_place(p.values.size(), 0);
+  for (const plan::InPlacePair& pair : taken) is_place[pair.output] = 1;
+  std::erase_if(p.in_place, [&](const auto& pair) { return is_place[pair.output] != 0; });
+  const auto by_op = [](const plan::InPlacePair& a, const plan::InPlacePair& b) {
+    return a.op < b.op;
+  };
+  std::stable_sort(taken.begin(), taken.end(), by_op);
+  std::vector<plan::InPlacePair> given = std::exchange(p.in_place, {});
+  p.in_place.reserve(given.size() + taken.size());
+  std::merge(given.begin(), given.end(), taken.begin(), taken.end(), std::back_inserter(p.in_place),
+             by_op);
   return std::move(inserted.made());
 }
 

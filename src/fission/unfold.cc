@@ -68,6 +68,7 @@ class Unfolder {
   bool waits(const std::vector<SchedOpId>& runs, size_t i, size_t j) const {
     if (waits_for_.empty() || level_of_[runs[j]] == Levels::kOutside) return false;
     const std::vector<SchedOpId>& before = waits_for_[runs[j]];
+    if (before.empty()) return false;
     const auto from = runs.begin() + static_cast<ptrdiff_t>(i);
     const auto to = runs.begin() + static_cast<ptrdiff_t>(j);
     return std::any_of(from, to, [&](SchedOpId run) {

@@ -24,10 +24,10 @@ std::vector<double> seconds_of(const Plan& plan) {
   return seconds;
 }
 
-// Each at most 2^41 ticks.
-__int128 sum_of(std::span<const double> seconds, int exponent) {
+// Each at most 2^41 ticks. By a power of two, so the product is ldexp's.
+__int128 sum_of(std::span<const double> seconds, double to_ticks) {
   __int128 sum = 0;
-  for (const double s : seconds) sum += static_cast<int64_t>(std::ldexp(s, exponent));
+  for (const double s : seconds) sum += static_cast<int64_t>(s * to_ticks);
   return sum;
 }
 
@@ -38,9 +38,12 @@ TickScale::TickScale(std::span<const double> seconds) {
   int digits = 0;  // most is less than 2^digits
   std::frexp(most, &digits);
   exponent_ = std::min(41 - digits, kMostExponent);
-  while (sum_of(seconds, exponent_) > kMostStepTicks) --exponent_;
-  seconds_to_ticks_ = std::ldexp(1.0, exponent_);
-  once_ = static_cast<int64_t>(sum_of(seconds, exponent_));
+  for (;; --exponent_) {
+    seconds_to_ticks_ = std::ldexp(1.0, exponent_);
+    const __int128 sum = sum_of(seconds, seconds_to_ticks_);
+    once_ = static_cast<int64_t>(sum);
+    if (sum <= kMostStepTicks) return;
+  }
 }
 
 TickScale::TickScale(const ScheduleProblem& problem) : TickScale(seconds_of(problem)) {}

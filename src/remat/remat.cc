@@ -38,6 +38,7 @@ using plan::ScheduleProblem;
 
 std::vector<SchedAction> actions_of(const std::vector<SchedOpId>& runs) {
   std::vector<SchedAction> sequence;
+  sequence.reserve(runs.size());
   for (const SchedOpId op : runs) sequence.push_back(SchedAction::run(op));
   return sequence;
 }
@@ -206,10 +207,10 @@ class Solve {
   void mend_starts(const std::vector<SchedOpId>& order) {
     std::vector<std::vector<SchedOpId>> above;
     bool any_fits = false;
-    for (const auto& start : starts_) {
+    for (size_t i = 0; i < starts_.size(); ++i) {
+      const std::vector<SchedOpId>& start = starts_[i];
       if (start.size() == problem_.ops.size()) continue;
-      const auto profile = plan::simulate_sequence(problem_, actions_of(start));
-      const bool fits = profile && profile->peak_bytes <= *problem_.budget_bytes;
+      const bool fits = of_starts_[i].peak_bytes <= *problem_.budget_bytes;
       any_fits |= fits;
       if (!fits && std::find(above.begin(), above.end(), start) == above.end())
         above.push_back(start);
@@ -237,24 +238,31 @@ class Solve {
     const auto profile = plan::simulate_sequence(problem_, sequence);
     if (!profile || !keeps_order(ops_run(sequence))) return 0;
     starts_.push_back(ops_run(sequence));
+    of_starts_.push_back({profile->peak_bytes, profile->seconds});
     fits_once_ |= sequence.size() == problem_.ops.size() && problem_.budget_bytes &&
                   profile->peak_bytes <= *problem_.budget_bytes;
     return profile->peak_bytes;
   }
 
+  // What simulation says of a schedule.
+  struct Simulated {
+    int64_t peak_bytes = 0;
+    double seconds = 0;
+  };
+
   // The schedule becomes the answer if it fits and is faster than what there is.
   void take(const std::vector<SchedOpId>& runs) {
-    const std::vector<SchedAction> sequence = actions_of(runs);
-    const auto profile = plan::simulate_sequence(problem_, sequence);
-    if (!profile || (problem_.budget_bytes && profile->peak_bytes > *problem_.budget_bytes)) return;
-    if (!keeps_order(runs)) return;
-    if (!outcome_.sequence.empty() && profile->seconds >= outcome_.seconds) return;
-    outcome_.sequence = sequence;
+    const auto profile = plan::simulate_sequence(problem_, actions_of(runs));
+    if (profile && keeps_order(runs)) take(runs, {profile->peak_bytes, profile->seconds});
+  }
+  void take(const std::vector<SchedOpId>& runs, const Simulated& of_runs) {
+    if (problem_.budget_bytes && of_runs.peak_bytes > *problem_.budget_bytes) return;
+    if (!outcome_.sequence.empty() && of_runs.seconds >= outcome_.seconds) return;
+    outcome_.sequence = actions_of(runs);
     ticks_ = 0;
-    for (const SchedAction& action : sequence)
-      ticks_ += scale_.down(problem_.ops[action.op].seconds);
-    outcome_.seconds = profile->seconds;
-    outcome_.peak_bytes = profile->peak_bytes;
+    for (const SchedOpId op : runs) ticks_ += scale_.down(problem_.ops[op].seconds);
+    outcome_.seconds = of_runs.seconds;
+    outcome_.peak_bytes = of_runs.peak_bytes;
   }
   // First runs come in the given order, or it is no matter.
   bool keeps_order(const std::vector<SchedOpId>& runs) const {
@@ -270,7 +278,7 @@ class Solve {
   }
 
   void take_best_start() {
-    for (const auto& start : starts_) take(start);
+    for (size_t i = 0; i < starts_.size(); ++i) take(starts_[i], of_starts_[i]);
   }
 
   Limits left() const { return options_.limits.after(clock_.seconds()); }
@@ -297,8 +305,13 @@ class Solve {
     return result;
   }
 
+  // Where nothing is left to search with, the best start is the answer, and has been taken.
   void run_search() {
     report(0);
+    if (options_.restarts && clock_.exhausted()) {
+      outcome_.cut_short = clock_.timed_out() || options_.limits.stop_after(clock_.seconds());
+      return;
+    }
     const int64_t bound_beyond = bound_ticks_ - scale_.once();
     const PortfolioResult found = search(table(), starts_, bound_beyond, portfolio_options(),
                                          clock_, [this](const Found& best, double share) {
@@ -368,7 +381,8 @@ class Solve {
   const plan::TickScale scale_;
   int64_t bound_ticks_, ticks_ = 0;  // of every schedule; of the best
   bool infeasible_ = false;
-  std::vector<std::vector<SchedOpId>> starts_;
+  std::vector<std::vector<SchedOpId>> starts_;  // correct, in the order that is asked for
+  std::vector<Simulated> of_starts_;
   RematOutcome outcome_;
 };
 

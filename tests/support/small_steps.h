@@ -126,10 +126,11 @@ inline std::vector<Choice> choices(const ir::Graph& graph, ir::OpId id, Rng& rng
   for (int axis = 0; axis < static_cast<int>(map->axes.size()); ++axis) {
     const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
     if (extent < 2 || !ops::can_split(*map, axis)) continue;
-    fission::Cut cut{axis, {0, rng.between(1, extent - 1), extent}};
-    if (const int64_t more = rng.between(1, extent - 1); more != cut.bounds[1])
-      cut.bounds.insert(cut.bounds.begin() + (more < cut.bounds[1] ? 1 : 2), more);
-    if (rng.below(2) == 0 && extent % 2 == 0) cut.bounds = {0, extent / 2, extent};
+    std::vector<int64_t> bounds = {0, rng.between(1, extent - 1), extent};
+    if (const int64_t more = rng.between(1, extent - 1); more != bounds[1])
+      bounds.insert(bounds.begin() + (more < bounds[1] ? 1 : 2), more);
+    if (rng.below(2) == 0 && extent % 2 == 0) bounds = {0, extent / 2, extent};
+    fission::Cut cut{axis, std::move(bounds)};
     if (can_cut(instance, cut))
       found.push_back({id, std::move(cut), map->axes[static_cast<size_t>(axis)].name});
   }

@@ -29,6 +29,20 @@ class OpBound {
   int64_t work() const { return net_.work(); }
   int64_t cuts() const { return cuts_; }
 
+  // Whether choices made elsewhere show that the op cannot prove more than that, and that something
+  // fits: as far as their lines show it, for they need no cut.
+  bool is_idle(const std::vector<CutChoice>& carried, int64_t proven_ticks) const {
+    if (capacity_ < 0 || carried.empty() || graph_.problem->link) return false;
+    std::vector<CutChoice> seen = {net_.follow(std::vector<char>(graph_.size(), 0), false)};
+    for (const CutChoice& choice : carried) seen.push_back(net_.follow(runs_of(choice), false));
+    const bool fits = std::any_of(seen.begin(), seen.end(), [&](const CutChoice& choice) {
+      return choice.stored_bytes <= capacity_;
+    });
+    if (!fits) return false;
+    const auto proven = static_cast<double>(proven_ticks);
+    return top(lines(seen, {})).second < proven - kClosureCut.same_line * proven - 1;
+  }
+
   // False if nothing fits at all; what needs least is known then.
   bool begin() {
     CutChoice least;
@@ -48,23 +62,18 @@ class OpBound {
   }
 
   // A choice made elsewhere, here.
-  void carry_over(const CutChoice& choice) {
-    std::vector<char> may(graph_.size(), 0);
-    for (SchedOpId op : choice.reruns) may[op.index()] = 1;
-    for (SchedOpId op : choice.postponed) may[op.index()] = 1;
-    choices_.push_back(net_.follow(may));
-  }
+  void carry_over(const CutChoice& choice) { choices_.push_back(net_.follow(runs_of(choice))); }
 
   // No price proves more than this at these shares, as far as the lines seen tell.
   double at_most(const CutPrices& shares) const {
-    const auto [price, value] = top(lines(shares));
+    const auto [price, value] = top(lines(choices_, shares));
     return value;
   }
 
   // Finds the best price at these shares.
   void improve(CutPrices prices, double tolerance, WorkBudget& work) {
     for (int step = 0; step < kClosureCut.most_steps && !work.exhausted(); ++step) {
-      const auto [price, value] = top(lines(prices));
+      const auto [price, value] = top(lines(choices_, prices));
       if (value <= static_cast<double>(best_ticks_) * (1 + tolerance)) return;
       prices.per_byte = static_cast<int64_t>(std::clamp(price * static_cast<double>(kOne), 0.0,
                                                         static_cast<double>(plan::kMostPrice)));
@@ -126,10 +135,18 @@ class OpBound {
   }
 
  private:
-  std::vector<Line> lines(CutPrices shares) const {
+  // By index: the ops that run after this one.
+  std::vector<char> runs_of(const CutChoice& choice) const {
+    std::vector<char> runs(graph_.size(), 0);
+    for (SchedOpId op : choice.reruns) runs[op.index()] = 1;
+    for (SchedOpId op : choice.postponed) runs[op.index()] = 1;
+    return runs;
+  }
+
+  std::vector<Line> lines(const std::vector<CutChoice>& choices, CutPrices shares) const {
     std::vector<Line> lines;
     shares.per_byte = 0;
-    for (const CutChoice& choice : choices_)
+    for (const CutChoice& choice : choices)
       lines.push_back({net_.line(choice, shares, capacity_),
                        static_cast<double>(choice.stored_bytes - capacity_)});
     return lines;
@@ -232,6 +249,10 @@ CutBoundResult closure_cut(const StepGraph& graph, const plan::ScheduleProfile& 
     OpBound bound(graph, op);
     work.spend(bound.work());
     if (!bound.binds()) continue;
+    if (bound.is_idle(carried, result.bound_ticks)) {
+      ++idle;
+      continue;
+    }
     if (!bound.begin()) {
       result.feasible = false;
       result.op = op;

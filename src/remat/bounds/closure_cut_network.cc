@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/max_flow.h"
 #include "remat/bounds/in_place_matching.h"
 
 namespace lowtide::remat {
@@ -140,10 +139,11 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   const size_t ops = node_op_.size();
   const auto node = [](size_t op) { return 2 + op; };
   const auto value_node = [&](size_t charge) { return 2 + ops + charge; };
-  MaxFlow flow(2 + ops + charges_.size());
+  const int64_t seen = flow_.arcs_seen();
+  flow_.reset(2 + ops + charges_.size());
   for (size_t i = 0; i < ops; ++i)
     if (side_[node_op_[i]] == Side::kBefore)
-      flow.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
+      flow_.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
   int64_t constant = 0;
   for (const ResidentCharge& r : residents_) constant += charge(r.bytes, r.store, prices);
   for (size_t j = 0; j < charges_.size(); ++j) {
@@ -153,37 +153,40 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
       constant += cost;
       continue;
     }
-    flow.add_arc(c.node == kNone ? 0 : value_node(j), c.producer == kNone ? 1 : node(c.producer),
-                 cost);
+    flow_.add_arc(c.node == kNone ? 0 : value_node(j), c.producer == kNone ? 1 : node(c.producer),
+                  cost);
   }
   for (const auto& [op, charge] : needs_value_)
-    flow.add_arc(node(op), value_node(charge), MaxFlow::kUnlimited);
-  for (const auto& [op, next] : needs_op_) flow.add_arc(node(op), node(next), MaxFlow::kUnlimited);
-  const int64_t cut = flow.run(0, 1);
+    flow_.add_arc(node(op), value_node(charge), MaxFlow::kUnlimited);
+  for (const auto& [op, next] : needs_op_) flow_.add_arc(node(op), node(next), MaxFlow::kUnlimited);
+  const int64_t cut = flow_.run(0, 1);
   std::vector<char> runs(ops);
-  for (size_t i = 0; i < ops; ++i) runs[i] = flow.source_side(node(i));
+  for (size_t i = 0; i < ops; ++i) runs[i] = flow_.source_side(node(i));
   choice = read_choice(runs, prices);
-  work_ += flow.arcs_seen() + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
+  work_ +=
+      flow_.arcs_seen() - seen + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
   return constant + cut;
 }
 
-CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs,
-                                      const CutPrices& prices) const {
+// Its lists by going through all ids, so they are ascending.
+CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPrices& prices,
+                                      bool with_lists) const {
   CutChoice choice;
   std::vector<char> wanted(charges_.size(), 0);
   for (size_t j = 0; j < charges_.size(); ++j) wanted[j] = charges_[j].node == kNone;
   for (const auto& [op, charge] : needs_value_) wanted[charge] |= runs[op];
   const auto stays = [&](int64_t bytes, bool store) {
-    return charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
+    return !graph_.link || charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
   };
-  for (size_t j = 0; j < charges_.size(); ++j) {
+  for (const uint32_t j : charge_of_) {
+    if (j == kNone || !wanted[j]) continue;
     const Charge& c = charges_[j];
-    if (!wanted[j] || (c.producer != kNone && runs[c.producer])) continue;
-    if (stays(c.bytes, true)) {
-      choice.stored.push_back(c.value);
+    if (c.producer != kNone && runs[c.producer]) continue;
+    const bool is_stored = stays(c.bytes, true);
+    if (with_lists) (is_stored ? choice.stored : choice.moved).push_back(c.value);
+    if (is_stored) {
       choice.stored_bytes += c.bytes;
     } else {
-      choice.moved.push_back(c.value);
       choice.store_bytes += c.bytes, choice.load_bytes += c.bytes;
     }
   }
@@ -195,22 +198,20 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs,
       if (r.store) choice.store_bytes += r.bytes;
     }
   }
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i]) continue;
-    const bool again = side_[node_op_[i]] == Side::kBefore;
-    (again ? choice.reruns : choice.postponed).push_back(node_op_[i]);
-    if (again) choice.rerun_ticks += graph_.ticks[node_op_[i]];
+  for (const SchedOpId op : node_of_.ids()) {
+    const uint32_t node = node_of_[op];
+    if (node == kNone || !runs[node]) continue;
+    const bool again = side_[op] == Side::kBefore;
+    if (with_lists) (again ? choice.reruns : choice.postponed).push_back(op);
+    if (again) choice.rerun_ticks += graph_.ticks[op];
   }
-  std::sort(choice.reruns.begin(), choice.reruns.end());
-  std::sort(choice.postponed.begin(), choice.postponed.end());
-  std::sort(choice.stored.begin(), choice.stored.end());
-  std::sort(choice.moved.begin(), choice.moved.end());
   return choice;
 }
 
 int64_t ClosureNetwork::least_bytes(CutChoice& choice) {
   const size_t ops = node_op_.size();
-  MaxFlow flow(2 + ops + charges_.size());
+  const int64_t seen = flow_.arcs_seen();
+  flow_.reset(2 + ops + charges_.size());
   int64_t constant = 0;
   for (size_t j = 0; j < charges_.size(); ++j) {
     const Charge& c = charges_[j];
@@ -218,21 +219,22 @@ int64_t ClosureNetwork::least_bytes(CutChoice& choice) {
       constant += c.bytes;
       continue;
     }
-    flow.add_arc(c.node == kNone ? 0 : 2 + ops + j, c.producer == kNone ? 1 : 2 + c.producer,
-                 c.bytes);
+    flow_.add_arc(c.node == kNone ? 0 : 2 + ops + j, c.producer == kNone ? 1 : 2 + c.producer,
+                  c.bytes);
   }
   for (const auto& [op, charge] : needs_value_)
-    flow.add_arc(2 + op, 2 + ops + charge, MaxFlow::kUnlimited);
-  for (const auto& [op, next] : needs_op_) flow.add_arc(2 + op, 2 + next, MaxFlow::kUnlimited);
-  const int64_t cut = flow.run(0, 1);
+    flow_.add_arc(2 + op, 2 + ops + charge, MaxFlow::kUnlimited);
+  for (const auto& [op, next] : needs_op_) flow_.add_arc(2 + op, 2 + next, MaxFlow::kUnlimited);
+  const int64_t cut = flow_.run(0, 1);
   std::vector<char> runs(ops);
-  for (size_t i = 0; i < ops; ++i) runs[i] = flow.source_side(2 + i);
+  for (size_t i = 0; i < ops; ++i) runs[i] = flow_.source_side(2 + i);
   choice = read_choice(runs, {.per_byte = 0});
-  work_ += flow.arcs_seen() + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
+  work_ +=
+      flow_.arcs_seen() - seen + static_cast<int64_t>(ops + charges_.size() + needs_value_.size());
   return constant + cut;
 }
 
-CutChoice ClosureNetwork::follow(const std::vector<char>& may) const {
+CutChoice ClosureNetwork::follow(const std::vector<char>& may, bool with_lists) const {
   std::vector<char> runs(node_op_.size(), 0);
   std::vector<uint32_t> stack;
   const auto run = [&](uint32_t node) {
@@ -253,7 +255,7 @@ CutChoice ClosureNetwork::follow(const std::vector<char>& may) const {
     for (SchedOpId next : graph_.waits_after[node_op_[node]])
       if (side_[next] == Side::kOther) run(node_of_[next]);
   }
-  return read_choice(runs, {});
+  return read_choice(runs, {}, with_lists);
 }
 
 double ClosureNetwork::line(const CutChoice& choice, const CutPrices& prices,

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/max_flow.h"
 #include "remat/bounds/step_graph.h"
 
 namespace lowtide::remat {
@@ -76,8 +77,8 @@ class ClosureNetwork {
   // The least bytes that must stay, whatever may run again; without a link.
   int64_t least_bytes(CutChoice& choice);
   // The choice that follows from a set of ops that may run again (`may[op]`, by index): what else
-  // is needed stays.
-  CutChoice follow(const std::vector<char>& may) const;
+  // is needed stays. Without its lists, if only its line is asked for.
+  CutChoice follow(const std::vector<char>& may, bool with_lists = true) const;
 
   // The extra time, in ticks, that the choice's linear function has at the prices; and the bound
   // that a least cost `cut_ticks` proves.
@@ -107,7 +108,8 @@ class ClosureNetwork {
   uint32_t node_of(SchedOpId op);
   void reach(SchedValueId value, bool needed);
   int64_t charge(int64_t bytes, bool store, const CutPrices& prices) const;
-  CutChoice read_choice(const std::vector<char>& runs, const CutPrices& prices) const;
+  CutChoice read_choice(const std::vector<char>& runs, const CutPrices& prices,
+                        bool with_lists = true) const;
   int64_t shares_constant(const CutPrices& prices) const;
 
   const StepGraph& graph_;
@@ -123,6 +125,7 @@ class ClosureNetwork {
   std::vector<std::pair<uint32_t, uint32_t>> needs_value_;  // op node, charge
   std::vector<std::pair<uint32_t, uint32_t>> needs_op_;     // op node, op node
   int64_t before_ticks_ = 0, after_ticks_ = 0, other_ticks_ = 0;
+  MaxFlow flow_{0};  // its memory serves all cuts
   int64_t work_ = 0;
 };
 

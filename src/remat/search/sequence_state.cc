@@ -23,6 +23,7 @@ void SequenceState::assign(std::span<const SchedOpId> sequence) {
   log_.clear();
   runs_ = IdVector<SchedOpId, std::vector<NodeId>>(table_->op_count() + 2);
   uses_ = IdVector<SchedValueId, std::vector<Use>>(table_->value_count());
+  reserve(sequence);
   begin_node_ = new_node(table_->begin());
   timeline_.append(begin_node_);
   runs_[table_->begin()].push_back(begin_node_);
@@ -34,6 +35,25 @@ void SequenceState::assign(std::span<const SchedOpId> sequence) {
   }
   end_node_ = new_node(table_->end());
   place(end_node_, table_->end(), last);
+}
+
+// Memory for each list at once, with room for a rerun.
+void SequenceState::reserve(std::span<const SchedOpId> sequence) {
+  IdVector<SchedOpId, uint32_t> runs(runs_.size(), 1);
+  IdVector<SchedValueId, uint32_t> uses(uses_.size(), 2);
+  const auto count = [&](SchedOpId action) {
+    ++runs[action];
+    for (const SchedValueId v : table_->reads(action)) ++uses[v];
+    for (const SchedValueId v : table_->makes(action)) ++uses[v];
+  };
+  for (const SchedOpId action : sequence) count(action);
+  count(table_->begin());
+  count(table_->end());
+  for (const SchedOpId action : runs.ids()) runs_[action].reserve(runs[action]);
+  for (const SchedValueId v : uses.ids()) uses_[v].reserve(uses[v]);
+  action_.reserve(sequence.size() + 2);
+  ending_.reserve(sequence.size() + 2);
+  credit_.reserve(sequence.size() + 2);
 }
 
 std::vector<SchedOpId> SequenceState::sequence() const {

@@ -89,6 +89,7 @@ class SequenceState {
   int64_t edits() const { return edits_; }
 
  private:
+  void reserve(std::span<const SchedOpId> sequence);
   struct Edit {
     bool inserted;
     NodeId node, previous;

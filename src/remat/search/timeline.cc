@@ -1,6 +1,7 @@
 #include "remat/search/timeline.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -19,6 +20,53 @@ SlotId slot_at(int place) {
   return SlotId(index_of(place));
 }
 
+// Of two nodes at once, in a register that every processor has.
+typedef double Two __attribute__((vector_size(2 * sizeof(double))));
+
+Two load(const double* from) {
+  Two two;
+  std::memcpy(&two, from, sizeof two);
+  return two;
+}
+Two lesser(Two a, Two b) {
+  return a < b ? a : b;
+}
+Two greater(Two a, Two b) {
+  return a > b ? a : b;
+}
+
+struct Extremes {
+  double least, largest;
+};
+
+// Of four numbers or more.
+Extremes extremes(const double* numbers, int count) {
+  // The last four first: who is looked at twice changes nothing.
+  const Two last = load(numbers + count - 4), very_last = load(numbers + count - 2);
+  Two low = last, other_low = very_last, high = last, other_high = very_last;
+  for (int i = 0; i + 4 < count; i += 4) {
+    const Two here = load(numbers + i), next = load(numbers + i + 2);
+    low = lesser(here, low), other_low = lesser(next, other_low);
+    high = greater(here, high), other_high = greater(next, other_high);
+  }
+  low = lesser(low, other_low), high = greater(high, other_high);
+  return {std::min(low[0], low[1]), std::max(high[0], high[1])};
+}
+
+// How much of kBucket numbers lies above a limit. They are whole, so the sum's order is no matter.
+double sum_above(const double* numbers, double limit) {
+  const Two limits = {limit, limit}, none = {};
+  Two a = none, b = none, c = none, d = none;
+  for (int i = 0; i < Timeline::kBucket; i += 8) {
+    a += greater(load(numbers + i) - limits, none);
+    b += greater(load(numbers + i + 2) - limits, none);
+    c += greater(load(numbers + i + 4) - limits, none);
+    d += greater(load(numbers + i + 6) - limits, none);
+  }
+  const Two sum = (a + b) + (c + d);
+  return sum[0] + sum[1];
+}
+
 }  // namespace
 
 Timeline::Timeline(int nodes, double capacity) : capacity_(capacity) {
@@ -34,60 +82,85 @@ void Timeline::reset(int buckets) {
 }
 
 double Timeline::overflow_of(int bucket) const {
-  const double limit = capacity_ - summary_[index_of(bucket)].added;
-  const double* bytes = &bytes_[index_of(bucket * kBucket)];
-  double a = 0, b = 0, c = 0, d = 0;
-  for (int i = 0; i < kBucket; i += 4) {
-    a += std::max(0.0, bytes[i] - limit);
-    b += std::max(0.0, bytes[i + 1] - limit);
-    c += std::max(0.0, bytes[i + 2] - limit);
-    d += std::max(0.0, bytes[i + 3] - limit);
-  }
-  return (a + b) + (c + d);
+  return sum_above(&bytes_[index_of(bucket * kBucket)],
+                   capacity_ - summary_[index_of(bucket)].added);
 }
 
-void Timeline::summarize(int bucket) {
+void Timeline::summarize(int bucket) const {
   Summary& s = summary_[index_of(bucket)];
   const double* bytes = &bytes_[index_of(bucket * kBucket)];
-  double largest = -kNeverEnds, least = kNeverEnds;
-  for (int i = 0; i < s.nodes; ++i) {
-    largest = std::max(largest, bytes[i]);
-    least = std::min(least, bytes[i]);
+  Extremes found = {kNeverEnds, -kNeverEnds};
+  if (s.nodes >= 4) {
+    found = extremes(bytes, s.nodes);
+  } else {
+    for (int i = 0; i < s.nodes; ++i)
+      found = {std::min(found.least, bytes[i]), std::max(found.largest, bytes[i])};
   }
-  s.largest = largest + s.added;
-  s.least = least + s.added;
+  s.largest = found.largest + s.added;
+  s.least = found.least + s.added;
   overflow_ -= s.overflow;
   s.overflow = s.largest > capacity_ ? overflow_of(bucket) : 0;
   overflow_ += s.overflow;
+}
+
+void Timeline::note_change(int bucket) {
   work_ += kBucket / 4;
+  Summary& s = summary_[index_of(bucket)];
+  if (s.is_stale) return;
+  s.is_stale = true;
+  stale_.push_back(bucket);
+}
+
+void Timeline::refresh() const {
+  for (const int bucket : stale_) {
+    summarize(bucket);
+    summary_[index_of(bucket)].is_stale = false;
+  }
+  stale_.clear();
 }
 
 void Timeline::add(int first, int last, double bytes) {
   if (first > last || bytes == 0) return;
   const int first_bucket = first / kBucket, last_bucket = last / kBucket;
-  for (int bucket = first_bucket; bucket <= last_bucket; ++bucket) {
-    Summary& s = summary_[index_of(bucket)];
-    const int from = bucket == first_bucket ? first - bucket * kBucket : 0;
-    const int to = std::min(bucket == last_bucket ? last - bucket * kBucket + 1 : kBucket, s.nodes);
-    if (from >= to) continue;
-    if (from > 0 || to < s.nodes) {
-      double* slot = &bytes_[index_of(bucket * kBucket)];
-      for (int i = from; i < to; ++i) slot[i] += bytes;
-      summarize(bucket);
-      continue;
-    }
-    const double old_least = s.least;
-    s.added += bytes;
-    s.largest += bytes;
-    s.least += bytes;
-    double now = 0;
-    if (s.largest > capacity_)
-      now = std::min(s.least, old_least) >= capacity_ ? s.overflow + bytes * s.nodes
-                                                      : overflow_of(bucket);
-    overflow_ += now - s.overflow;
-    s.overflow = now;
-    ++work_;
+  add_to_part(first_bucket, first - first_bucket * kBucket, last - first_bucket * kBucket + 1,
+              bytes);
+  if (first_bucket == last_bucket) return;
+  double change = 0;  // of the overflow: not to memory and back for each bucket
+  for (int bucket = first_bucket + 1; bucket < last_bucket; ++bucket)
+    if (summary_[index_of(bucket)].nodes > 0) change += add_to_all(bucket, bytes);
+  overflow_ += change;
+  add_to_part(last_bucket, 0, last - last_bucket * kBucket + 1, bytes);
+}
+
+// From one place of a bucket to before another, which may be behind its nodes.
+void Timeline::add_to_part(int bucket, int from, int to, double bytes) {
+  const int nodes = summary_[index_of(bucket)].nodes;
+  to = std::min(to, nodes);
+  if (from >= to) return;
+  if (from == 0 && to == nodes) {
+    overflow_ += add_to_all(bucket, bytes);
+    return;
   }
+  double* slot = &bytes_[index_of(bucket * kBucket)];
+  for (int i = from; i < to; ++i) slot[i] += bytes;
+  note_change(bucket);
+}
+
+// What the overflow changes by, unless the bucket is stale.
+double Timeline::add_to_all(int bucket, double bytes) {
+  Summary& s = summary_[index_of(bucket)];
+  ++work_;
+  s.added += bytes;
+  if (s.is_stale) return 0;
+  const double lower = bytes < 0 ? s.least + bytes : s.least;  // before or after
+  s.largest += bytes;
+  s.least += bytes;
+  double now = 0;
+  if (s.largest > capacity_)
+    now = lower >= capacity_ ? s.overflow + bytes * s.nodes : overflow_of(bucket);
+  const double change = now - s.overflow;
+  s.overflow = now;
+  return change;
 }
 
 void Timeline::make_known(NodeId node) {
@@ -98,12 +171,13 @@ void Timeline::append(NodeId node) {
   make_known(node);
   const NodeId last_node = last();
   if (last_node.valid()) return insert_after(last_node, node);
+  refresh();
   slot_[node] = slot_at(0);
   node_[0] = node;
   bytes_[0] = 0;
   summary_[0] = {0, 0, 0, 0, 1};
   size_ = 1;
-  summarize(0);
+  note_change(0);
 }
 
 void Timeline::insert_after(NodeId previous, NodeId node) {
@@ -143,7 +217,7 @@ void Timeline::remove(NodeId node) {
   slot_[node] = SlotId::none();
   --s.nodes;
   --size_;
-  summarize(bucket);
+  note_change(bucket);
 }
 
 // Spreads the smallest aligned window around `bucket` whose buckets would be three quarters full at
@@ -174,7 +248,7 @@ void Timeline::spread(int first_bucket, int buckets) {
       moved_bytes_.push_back(bytes_[index_of(i)] + s.added);
     }
     overflow_ -= s.overflow;
-    s = {0, -kNeverEnds, kNeverEnds, 0, 0};
+    s = {0, -kNeverEnds, kNeverEnds, 0, 0, s.is_stale};
   }
   std::fill_n(node_.begin() + first_bucket * kBucket, buckets * kBucket, NodeId::none());
   std::fill_n(bytes_.begin() + first_bucket * kBucket, buckets * kBucket, kFreeSlot);
@@ -189,7 +263,7 @@ void Timeline::spread(int first_bucket, int buckets) {
       slot_[moved_nodes_[index_of(i)]] = slot_at(begin + i - from);
     }
     summary_[index_of(first_bucket + b)].nodes = to - from;
-    summarize(first_bucket + b);
+    note_change(first_bucket + b);
   }
 }
 
@@ -227,13 +301,14 @@ NodeId Timeline::last() const {
 }
 
 double Timeline::peak() const {
+  refresh();
   double peak = 0;
   for (const Summary& s : summary_) peak = std::max(peak, s.largest);
   return peak;
 }
 
 NodeId Timeline::overflowing_from(SlotId slot) const {
-  if (overflow_ <= 0) return NodeId::none();
+  if (overflow() <= 0) return NodeId::none();
   const int first = static_cast<int>(slot.index()), start = first / kBucket;
   for (int turn = 0; turn <= buckets_; ++turn) {
     const int bucket = (start + turn) % buckets_;

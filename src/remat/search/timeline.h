@@ -9,10 +9,12 @@
 //
 // Bytes are kept by bucket, too: what was added to all of it, least and largest, and how much of it
 // lies above the capacity. Adding to a whole bucket costs a constant where it stays wholly below or
-// wholly above the capacity, and one pass over kBucket doubles, which the compiler turns into
-// vector code, where not. That makes the energy of the retention search (overflow summed over time)
-// exact and cheap: an edit that spans thousands of runs costs little more than one that spans a
-// hundred.
+// wholly above the capacity, and one pass over kBucket doubles, in vector code, where not. That
+// makes the energy of the retention search (overflow summed over time) exact and cheap: an edit
+// that spans thousands of runs costs little more than one that spans a hundred.
+//
+// A bucket of which a part changes is stale until somebody asks for the overflow: the run of an op
+// adds to its own bucket several times, and one pass does for all of them.
 #pragma once
 
 #include <cstddef>
@@ -69,12 +71,16 @@ class Timeline {
     add(place_of(from) + 1, place_of(to) - 1, bytes);
   }
   // Sum over nodes of what lies above the capacity.
-  double overflow() const { return overflow_; }
+  double overflow() const {
+    if (!stale_.empty()) refresh();
+    return overflow_;
+  }
   double capacity() const { return capacity_; }
   double peak() const;
   // A node above the capacity, the first at or after `slot`, cyclically; none if there is none.
   NodeId overflowing_from(SlotId slot) const;
-  // Slots looked at so far: the work done.
+  // Slots looked at so far: the work done. A change of a part of a bucket counts as a pass over it,
+  // whether or not others share that pass.
   int64_t work() const { return work_; }
 
  private:
@@ -84,6 +90,7 @@ class Timeline {
     double least = 0;
     double overflow = 0;  // of the bucket
     int nodes = 0;
+    bool is_stale = false;  // least, largest and overflow are of before: see stale_
   };
   // Within, slots and buckets are counted with: a slot's number is its bucket's, times kBucket, and
   // its place there.
@@ -91,9 +98,13 @@ class Timeline {
   NodeId node_from(int first) const;
   // To all in slots first..last, both included; nothing where first > last.
   void add(int first, int last, double bytes);
+  void add_to_part(int bucket, int from, int to, double bytes);
+  double add_to_all(int bucket, double bytes);
   void reset(int buckets);
   void make_known(NodeId node);
-  void summarize(int bucket);
+  void note_change(int bucket);
+  void refresh() const;
+  void summarize(int bucket) const;
   void make_room(int bucket);
   void spread(int first_bucket, int buckets);
   double overflow_of(int bucket) const;
@@ -101,12 +112,13 @@ class Timeline {
   double capacity_;
   int buckets_ = 0;
   int size_ = 0;
-  double overflow_ = 0;
+  mutable double overflow_ = 0;  // of all buckets, as their summaries say
   int64_t work_ = 0;
   IdVector<NodeId, SlotId> slot_;
   std::vector<NodeId> node_;   // by slot
   std::vector<double> bytes_;  // by slot; free slots are far below any capacity
-  std::vector<Summary> summary_;
+  mutable std::vector<Summary> summary_;
+  mutable std::vector<int> stale_;   // buckets
   std::vector<NodeId> moved_nodes_;  // of spread
   std::vector<double> moved_bytes_;
 };
