@@ -1,7 +1,8 @@
 // What a change of a training step costs a search: a region of 20 ops in a step of about 2,000 is
 // recomputed for its later readers, the schedule view follows, and all of it is taken back. Beside
 // it the view made from nothing, and what one op costs to infer, cut and weigh. The ratio is one of
-// medians of CPU time.
+// medians of CPU time. Beside those, what it takes to judge and to mend the order that a changed
+// problem inherits, where sizes around its peak have changed, and to order all of it anew.
 //
 //   bench_edits                        fails unless following is 20 times faster than anew
 //   bench_edits --benchmark_filter=op  only the costs of one op
@@ -22,6 +23,9 @@
 #include "io/onnx_reader.h"
 #include "ops/edit.h"
 #include "ops/op_table.h"
+#include "order/order.h"
+#include "order/waist.h"
+#include "plan/schedule_simulator.h"
 
 namespace {
 
@@ -216,6 +220,56 @@ void contract_and_expand(benchmark::State& state) {
   }
 }
 
+// The step's best order in a problem in which values of a region around its peak are larger.
+struct Inherited {
+  plan::ScheduleProblem problem;
+  std::vector<plan::SchedOpId> sequence, touched;
+
+  Inherited() {
+    const analysis::OpCosts costs{IdVector<OpId, double>(step().op_count(), 1e-3),
+                                  IdVector<OpId, int64_t>(step().op_count(), 0)};
+    problem = analysis::make_schedule_view(step(), costs, 64).value().problem;
+    sequence = order::solve(problem).sequence;
+    const size_t peak = plan::simulate(problem, sequence).value().peak_step;
+    for (size_t at = peak - kRegion / 2; at < peak + kRegion / 2; ++at)
+      touched.push_back(sequence[at]);
+    for (plan::SchedValue& value : problem.values)
+      if (std::count(touched.begin(), touched.end(), value.producer) > 0) value.bytes *= 2;
+  }
+};
+
+const Inherited& inherited() {
+  static const Inherited made;
+  return made;
+}
+
+void order_simulated(benchmark::State& state) {
+  const plan::ProblemIndex index(inherited().problem);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(plan::simulate(inherited().problem, index, inherited().sequence));
+}
+
+// Timed with copies of the order and its profile, which are small beside it.
+void order_rescheduled(benchmark::State& state) {
+  const Inherited& given = inherited();
+  const plan::ProblemIndex index(given.problem);
+  const order::ProfiledOrder order{given.sequence,
+                                   plan::simulate(given.problem, index, given.sequence).value()};
+  order::WaistOutcome outcome;
+  for (auto _ : state) outcome = order::reschedule(given.problem, index, order, given.touched);
+  state.counters["intervals"] = outcome.intervals;
+  state.counters["peak_ratio"] = static_cast<double>(outcome.order.profile.peak_bytes) /
+                                 static_cast<double>(order.profile.peak_bytes);
+}
+
+void order_anew(benchmark::State& state) {
+  plan::ScheduleOutcome outcome;
+  for (auto _ : state) outcome = order::solve(inherited().problem);
+  const auto before = plan::simulate(inherited().problem, inherited().sequence).value().peak_bytes;
+  state.counters["peak_ratio"] =
+      static_cast<double>(outcome.peak_bytes) / static_cast<double>(before);
+}
+
 // Asks one question about every op of the step; the time is per op.
 template <class Question>
 void per_op(benchmark::State& state, const Question& question) {
@@ -318,6 +372,9 @@ BENCHMARK(take_back)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(try_and_take_back)->Unit(benchmark::kMicrosecond);
 BENCHMARK(compact_problem)->Unit(benchmark::kMicrosecond);
 BENCHMARK(contract_and_expand)->Unit(benchmark::kMicrosecond);
+BENCHMARK(order_simulated)->Unit(benchmark::kMicrosecond);
+BENCHMARK(order_rescheduled)->Unit(benchmark::kMicrosecond);
+BENCHMARK(order_anew)->Unit(benchmark::kMicrosecond);
 BENCHMARK(op_infer)->Unit(benchmark::kMicrosecond);
 BENCHMARK(op_in_place_pairs)->Unit(benchmark::kMicrosecond);
 BENCHMARK(op_axis_map)->Unit(benchmark::kMicrosecond);

@@ -81,6 +81,17 @@ inline plan::ScheduleProblem random_problem(const RandomShape& shape, Rng& rng) 
   return std::move(make.problem);
 }
 
+// Makes sums in any order of some values: all readers but the last add to one, in any order, and
+// the last reads what they have made.
+inline void add_sums(plan::ScheduleProblem& problem, double rate, Rng& rng) {
+  for (plan::SchedValue& value : problem.values) {
+    if (value.readers.size() < 3 || rng.uniform() >= rate) continue;
+    value.writers.assign(value.readers.begin(), value.readers.end() - 1);
+    for (const plan::SchedOpId writer : value.writers)
+      problem.control.emplace_back(writer, value.readers.back());
+  }
+}
+
 // A training step of a chain of layers: forward ops keep activations; the backward of layer i makes
 // the input gradient and, as an op of its own, the weight gradient, which one update op consumes.
 // Updates come last, as frameworks run them.
