@@ -294,31 +294,31 @@ void Timeline::make_room(int bucket) {
 }
 
 void Timeline::spread(int first_bucket, int buckets) {
-  moved_nodes_.clear();
-  moved_bytes_.clear();
+  moved_nodes_.resize(index_of(buckets * kBucket));
+  moved_bytes_.resize(index_of(buckets * kBucket));
+  int total = 0;
   for (int b = first_bucket; b < first_bucket + buckets; ++b) {
     Summary& s = summary_[index_of(b)];
-    for (int i = b * kBucket; i < b * kBucket + nodes_[index_of(b)]; ++i) {
-      moved_nodes_.push_back(node_[index_of(i)]);
-      moved_bytes_.push_back(bytes_[index_of(i)] + s.added);
-    }
+    const int nodes = nodes_[index_of(b)], begin = b * kBucket;
+    std::copy_n(node_.begin() + begin, nodes, moved_nodes_.begin() + total);
+    std::transform(bytes_.begin() + begin, bytes_.begin() + begin + nodes,
+                   moved_bytes_.begin() + total,
+                   [added = s.added](double bytes) { return bytes + added; });
+    total += nodes;
     overflow_ -= s.overflow;
     s = {0, -kNeverEnds, kNeverEnds, 0, s.is_stale};
   }
-  std::fill_n(node_.begin() + first_bucket * kBucket, buckets * kBucket, NodeId::none());
-  std::fill_n(bytes_.begin() + first_bucket * kBucket, buckets * kBucket, kFreeSlot);
-  const int total = static_cast<int>(moved_nodes_.size());
-  for (int b = 0; b < buckets; ++b) {
-    const int from = static_cast<int>(int64_t{total} * b / buckets);
-    const int to = static_cast<int>(int64_t{total} * (b + 1) / buckets);
+  for (int b = 0, from = 0; b < buckets; ++b) {
+    const int to = static_cast<int>(int64_t{total} * (b + 1) / buckets), nodes = to - from;
     const int begin = (first_bucket + b) * kBucket;
-    for (int i = from; i < to; ++i) {
-      node_[index_of(begin + i - from)] = moved_nodes_[index_of(i)];
-      bytes_[index_of(begin + i - from)] = moved_bytes_[index_of(i)];
-      slot_[moved_nodes_[index_of(i)]] = slot_at(begin + i - from);
-    }
-    nodes_[index_of(first_bucket + b)] = to - from;
+    std::copy_n(moved_nodes_.begin() + from, nodes, node_.begin() + begin);
+    std::copy_n(moved_bytes_.begin() + from, nodes, bytes_.begin() + begin);
+    std::fill_n(node_.begin() + begin + nodes, kBucket - nodes, NodeId::none());
+    std::fill_n(bytes_.begin() + begin + nodes, kBucket - nodes, kFreeSlot);
+    for (int i = 0; i < nodes; ++i) slot_[moved_nodes_[index_of(from + i)]] = slot_at(begin + i);
+    nodes_[index_of(first_bucket + b)] = nodes;
     note_change(first_bucket + b);
+    from = to;
   }
 }
 
