@@ -37,6 +37,7 @@
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
 #include "pipeline/take_rewrites.h"
+#include "pipeline/try_splits.h"
 
 namespace {
 
@@ -149,15 +150,34 @@ pipeline::OptimizeOptions options_of(const Flags& flags) {
 
 // The search with some of its stages alone.
 struct Measured {
-  size_t states = 0;
+  pipeline::LabelSearchCounts states = {};
   double seconds = 0;
 };
+
+std::string print(const Measured& measured) {
+  const auto [forecast, judged] = measured.states;
+  return fmt::format("{} states judged and {} forecast in {:.2f} s: {:.0f} and {:.0f} a second",
+                     judged, forecast, measured.seconds,
+                     static_cast<double>(judged) / measured.seconds,
+                     static_cast<double>(forecast) / measured.seconds);
+}
+
+// Labels, and what else is done to the step.
+std::string print(const pipeline::Candidate& candidate) {
+  std::string text = fission::print(candidate.labels);
+  if (candidate.query_blocks > 0) text += fmt::format(" in {} blocks", candidate.query_blocks);
+  for (const std::string& name : candidate.rewrites) text += " + " + name;
+  return text;
+}
 
 Measured search_with(const ir::Graph& step, const pipeline::OptimizeOptions& options,
                      const pipeline::LabelSearchTuning& tuning) {
   const double begin = cpu_seconds();
-  const size_t states = value_or_exit(pipeline::label_candidates(step, options, tuning)).size();
-  return {states, cpu_seconds() - begin};
+  Measured made;
+  value_or_exit(
+      pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, {}, &made.states));
+  made.seconds = cpu_seconds() - begin;
+  return made;
 }
 
 void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& options,
@@ -166,8 +186,7 @@ void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& option
   tuning.remat_units = 1, tuning.closer_looks = 0;
   const Measured without_search = search_with(step, options, tuning);
   const auto line = [](const char* stage, const Measured& m) {
-    fmt::print("  {:<42} {} states in {:.2f} s: {:.0f} a second\n", stage, m.states, m.seconds,
-               static_cast<double>(m.states) / m.seconds);
+    fmt::print("  {:<42} {}\n", stage, print(m));
   };
   line("scaled problems, their orders and cuts", without_search);
   line("and retention searches: the whole search", all);
@@ -306,19 +325,20 @@ void measure(const Flags& flags) {
       static_cast<int64_t>(flags.ratio * static_cast<double>(once.peak_before_bytes));
   fmt::print("{}, {} MiB, {} of its memory, each op once {:.4f} ms: ", flags.model,
              *options.budget_bytes >> 20, flags.ratio, 1e3 * once.predicted_seconds);
-  const double begin = cpu_seconds();
   pipeline::LabelSearchTuning tuning;
   tuning.levels = flags.levels;
-  const auto candidates = value_or_exit(pipeline::label_candidates(step, options, tuning));
-  const double seconds = cpu_seconds() - begin;
+  Measured measured;
+  const double begin = cpu_seconds();
+  const auto candidates = value_or_exit(
+      pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime,
+                                 pipeline::step_moves(forward, options), &measured.states));
+  measured.seconds = cpu_seconds() - begin;
   const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
   const auto fitting =
       static_cast<size_t>(std::count_if(candidates.begin(), candidates.end(), fits));
-  fmt::print("{} states in {:.2f} s: {:.0f} a second; {} fit", candidates.size(), seconds,
-             static_cast<double>(candidates.size()) / seconds, fitting);
+  fmt::print("{}; {} fit", print(measured), fitting);
   if (fitting > 0)
-    fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds,
-               fission::print(candidates[0].labels));
+    fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds, print(candidates[0]));
   fmt::print("\n");
   if (flags.stages) print_stages(step, options, tuning);
   if (flags.mutations) print_mutations(step, options, tuning);

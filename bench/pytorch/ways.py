@@ -12,7 +12,8 @@
     chunker           inductor with its auto-chunker
 
 Prints a line of JSON: `peak_bytes`, `step_seconds` and `eager_seconds` (medians; steps are taken in turn in
-this process), `first_seconds` (with what is compiled), `same_loss` (as eager mode's, bit for bit).
+this process), `processor_share` (seconds of processors over eager mode's, which a busy machine changes less),
+`first_seconds` (with what is compiled), `same_loss` (as eager mode's, bit for bit).
 
 The peak is parameters, buffers, optimizer state and batch, and the most that PyTorch's allocator gave out
 beside them in one step, scratch of its kernels included (counting_allocator.cpp of the tests).
@@ -151,12 +152,15 @@ def measured(name: str, way: str, tiny: bool, steps: int) -> dict:
     eager, _ = prepare(make(name, tiny), "eager")
     wanted = timed(eager, 0)[1]
     eager()
-    mine, theirs = [], []
+    mine, theirs, shares = [], [], []
     for seed in range(1, steps + 1):
-        mine.append(timed(step, seed)[0])
-        theirs.append(timed(eager, seed)[0])
+        marks = [time.process_time()]
+        for run, seconds in ((step, mine), (eager, theirs)):
+            seconds.append(timed(run, seed)[0])
+            marks.append(time.process_time())
+        shares.append((marks[1] - marks[0]) / (marks[2] - marks[1]))
     return {**found, "step_seconds": statistics.median(mine), "eager_seconds": statistics.median(theirs),
-            "same_loss": torch.equal(loss, wanted)}
+            "processor_share": statistics.median(shares), "same_loss": torch.equal(loss, wanted)}
 
 
 def main() -> None:

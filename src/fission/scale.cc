@@ -221,6 +221,47 @@ void Scale::join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem)
   held = std::move(kept);
 }
 
+// The innermost level that has all who touch a value; kOutside: somebody needs it whole.
+int Scale::level_of_reads(const Levels& levels, const IdVector<OpId, int>& level_of,
+                          SchedValueId value) const {
+  if (view_.problem.values[value].is_output) return Levels::kOutside;
+  int level = level_of[touches_[value].front().op];
+  for (const Touch& touch : touches_[value])
+    level = touch.walks ? levels.common(level, level_of[touch.op]) : Levels::kOutside;
+  return level;
+}
+
+bool Scale::is_head_of(SchedOpId head, SchedOpId op, const Levels& levels,
+                       const IdVector<OpId, int>& level_of) const {
+  for (int level = level_of[view_.op[op]]; level > 0;
+       level = levels.levels[static_cast<size_t>(level)].parent)
+    if (levels.levels[static_cast<size_t>(level)].head == view_.op[head]) return true;
+  return false;
+}
+
+int64_t Scale::bytes_at(SchedOpId op, std::span<const SchedValueId> values, const Levels& levels,
+                        const IdVector<OpId, int>& level_of, const Cuts& cuts) const {
+  const std::vector<Share> share_of = shares(levels, level_of, cuts);
+  const int around = level_of[view_.op[op]];
+  int64_t all = 0;
+  for (const SchedValueId v : view_.problem.values.ids()) {
+    const SchedOpId producer = view_.problem.values[v].producer;
+    const int sum = level_of_sum(levels, level_of, v);
+    const bool is_whole = sum != Levels::kOutside || touches_[v].empty() || crosses_passes(v);
+    const int level = is_whole ? Levels::kOutside : level_of_reads(levels, level_of, v);
+    const int held = is_whole ? sum : level_of_pieces(levels, level, level_of[view_.op[producer]]);
+    const bool is_there = std::binary_search(values.begin(), values.end(), v) ||
+                          (held != Levels::kOutside && levels.common(held, around) == held) ||
+                          is_head_of(producer, op, levels, level_of);
+    if (!is_there) continue;
+    const int64_t bytes = view_.problem.values[v].bytes;
+    all += level == Levels::kOutside
+               ? bytes
+               : align_up(share_of[static_cast<size_t>(level)].of(bytes), alignment_bytes_);
+  }
+  return all;
+}
+
 Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
                       const IdVector<OpId, double>& seconds) const {
   plan::ScheduleProblem problem = view_.problem;
@@ -244,10 +285,7 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
       continue;
     }
     if (touches_[v].empty() || crosses_passes(v)) continue;
-    int level = level_of[touches_[v].front().op];
-    for (const Touch& touch : touches_[v])
-      level = touch.walks ? levels.common(level, level_of[touch.op]) : Levels::kOutside;
-    if (value.is_output) level = Levels::kOutside;
+    const int level = level_of_reads(levels, level_of, v);
     value.bytes = scaled(value.bytes, level);
     if (const int inner = level_of_pieces(levels, level, level_of[view_.op[value.producer]]);
         inner != Levels::kOutside)

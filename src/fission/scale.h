@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "analysis/schedule_view.h"
@@ -63,8 +64,20 @@ class Scale {
   Scaled problem(const Levels& levels, const Cuts& cuts,
                  const IdVector<ir::OpId, double>& seconds) const;
 
+  // What values of the whole step's problem, ascending, have in one part of everything while an op
+  // runs, each as `problem` has it but for what parts add up, which counts whole; and what is there
+  // beside them because of the levels that the op runs in: sums, pieces that are handed out, what
+  // heads make. `level_of`: levels_as_cut. Values that the whole step does not have count nothing.
+  int64_t bytes_at(plan::SchedOpId op, std::span<const plan::SchedValueId> values,
+                   const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+                   const Cuts& cuts) const;
+
   // By op of the whole step's problem: those whose parts all run before it (Passes::waits_for).
   IdVector<plan::SchedOpId, std::vector<plan::SchedOpId>> waits_for() const;
+
+  // Whether it is a head of a level that the other op runs in: it runs once, and what it makes stays.
+  bool is_head_of(plan::SchedOpId head, plan::SchedOpId op, const Levels& levels,
+                  const IdVector<ir::OpId, int>& level_of) const;
 
  private:
   // An op that makes or reads a value.
@@ -85,6 +98,8 @@ class Scale {
   void keep_heads(const Levels& levels, const std::vector<std::vector<plan::SchedOpId>>& within,
                   plan::ScheduleProblem& problem) const;
   bool crosses_passes(plan::SchedValueId value) const;
+  int level_of_reads(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+                     plan::SchedValueId value) const;
   std::vector<std::vector<plan::SchedOpId>> ops_within(
       const Levels& levels, const IdVector<ir::OpId, int>& level_of) const;
   void join_chains(std::vector<Held>& held, plan::ScheduleProblem& problem) const;

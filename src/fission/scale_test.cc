@@ -133,6 +133,15 @@ class Scaled4 : public testing::Test {
         << plan::check(scaled.problem).error().message;
     return scaled;
   }
+  // What is there while an op runs, of given values, without a problem.
+  int64_t bytes_at(const Labels& labels, SchedOpId op,
+                   const std::vector<plan::SchedValueId>& values) {
+    const AxisClass axis_class = step_.largest();
+    const auto levels = levels_of(step_.graph, axis_class, labels).value();
+    const Cuts cuts = cuts_of(step_.graph, axis_class, levels);
+    const auto scale = Scale::make(step_.graph, view_, axis_class, 1).value();
+    return scale.bytes_at(op, values, levels, levels_as_cut(levels, cuts), cuts);
+  }
   int64_t bytes(const plan::ScheduleProblem& problem, const std::string& producer) const {
     for (const plan::SchedValue& value : problem.values)
       if (problem.ops[value.producer].name == producer) return value.bytes;
@@ -162,6 +171,33 @@ TEST_F(Scaled4, ValuesHaveThePartsThatAllWhoUseThemShare) {
   EXPECT_EQ(p.resident_bytes, view_.problem.resident_bytes + 4 * 100 * 4 + 64 * 4 * 4);
   EXPECT_EQ(bytes(p, "back"), 64 * 4 * 4 / 2);  // handed out by the level behind `a`
   EXPECT_EQ(p.ops.size(), view_.problem.ops.size() + 1);
+}
+
+TEST_F(Scaled4, BytesAtAnOpAreThoseOfTheProblem) {
+  // Outside of all levels but the one around everything, where sums and results are resident.
+  const auto first = SchedOpId(0);
+  ASSERT_EQ(view_.problem.ops[first].name, "x");
+  for (const Labels& labels : {Labels{}, Labels{2, {}}, Labels{2, {{"a", 4}}}}) {
+    const plan::ScheduleProblem p = made(labels).problem;
+    const int64_t resident = p.resident_bytes - view_.problem.resident_bytes;
+    EXPECT_EQ(bytes_at(labels, first, {}), resident) << print(labels);
+    for (const plan::SchedValueId v : view_.problem.values.ids())
+      EXPECT_EQ(bytes_at(labels, first, {v}), resident + p.values[v].bytes) << print(labels);
+    const plan::SchedValueId none(view_.problem.values.size());
+    EXPECT_EQ(bytes_at(labels, first, {none}), resident);
+  }
+  // Within a level: what its head makes, a sum and what is handed out, each once.
+  const Labels deeper{1, {{"a", 4}}};
+  const plan::ScheduleProblem p = made(deeper).problem;
+  for (const SchedOpId op : view_.problem.ops.ids()) {
+    if (view_.problem.ops[op].name != "small") continue;
+    const int64_t around = bytes(p, "a") + 4 * 100 * 4 + 64 * 4 * 4;
+    EXPECT_EQ(bytes_at(deeper, op, {}), around);
+    for (const plan::SchedValueId v : view_.problem.values.ids())
+      if (p.ops[p.values[v].producer].name == "a") {
+        EXPECT_EQ(bytes_at(deeper, op, {v}), around);
+      }
+  }
 }
 
 TEST_F(Scaled4, SumsOfADeeperLevelBeginBeforeIt) {

@@ -1,6 +1,10 @@
 #include "pipeline/label_search.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -9,15 +13,14 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/describe.h"
-#include "analysis/schedule_view.h"
 #include "base/clock.h"
-#include "cost/estimate.h"
-#include "fission/part_seconds.h"
 #include "fission/regions.h"
 #include "fission/scale.h"
-#include "fission/unfold.h"
+#include "ir/graph_text.h"
+#include "order/waist.h"
+#include "pipeline/label_forecast.h"
 #include "pipeline/label_neighbours.h"
+#include "pipeline/label_problem.h"
 #include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/remat.h"
@@ -26,7 +29,6 @@ namespace lowtide::pipeline {
 namespace {
 
 using fission::Labels;
-using ir::OpId;
 using plan::SchedOpId;
 
 bool is_better(const Candidate& a, const Candidate& b) {
@@ -37,6 +39,25 @@ bool is_better(const Candidate& a, const Candidate& b) {
                : std::pair(a.peak_bytes, a_takes) < std::pair(b.peak_bytes, b_takes);
 }
 
+uint64_t hash_of(const ir::Graph& step) {
+  const std::string text = ir::print(step);
+  return XXH3_64bits(text.data(), text.size());
+}
+
+// A step that states are of: the given one, or that with other rewrites or blocks. It is made when
+// the first state of it is judged.
+struct Variant {
+  Candidate moves = {};  // blocks and rewrites, beside the options'
+  uint64_t hash = 0;     // of ops and what they read
+  std::unique_ptr<LabelProblem> problem = {};
+  std::optional<LabelNeighbours> neighbours = {};
+  bool is_dead = false;  // it cannot be made, or is a step that is there already
+
+  int64_t most_parts(int64_t most) const {
+    return std::min(problem->axis_class().least_extent, most);
+  }
+};
+
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
@@ -45,21 +66,21 @@ class Search {
         options_(options),
         tuning_(tuning),
         best_seconds_(below_seconds),
-        budget_bytes_(*options.budget_bytes),
-        estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
+        budget_bytes_(*options.budget_bytes) {}
 
   // Best first; empty where there is no class.
-  Result<std::vector<Candidate>> run() {
+  Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
+    moves_ = &moves;
     LT_RETURN_IF_ERROR(look_at_all());
+    counts = counts_;
     return ranked();
   }
 
   // The whole step with its bound, and even parts that fit each op once.
   Result<std::vector<Candidate>> even_ones(size_t most) {
-    LT_ASSIGN(const bool has_class, find_class());
+    LT_ASSIGN(const bool has_class, begin());
     if (!has_class) return std::vector<Candidate>{};
-    LT_RETURN_IF_ERROR(pose());
-    LT_RETURN_IF_ERROR(look_at({}, given_));
+    LT_RETURN_IF_ERROR(look_at({}, 0));
     std::vector<Candidate> found = {all_.front().candidate};
     if (found.front().fits) return found;
     found.front().fits = all_.front().may_fit;  // whatever that takes, at least
@@ -70,12 +91,12 @@ class Search {
          parts += 1 + parts / 4) {
       const Labels labels = {.parts = parts};
       best_seconds_ = kAnyTime;  // what takes longer may be what fits
-      LT_RETURN_IF_ERROR(look_at(labels, given_));
+      LT_RETURN_IF_ERROR(look_at(labels, 0));
       const State& state = all_.back();
       if (state.candidate.labels != labels || !state.candidate.fits) continue;
-      LT_ASSIGN(const auto levels, reader_->levels(labels));
+      LT_ASSIGN(const CutStep cut, cut_of(state));
       found.push_back(state.candidate);
-      found.back().starts.push_back(unfolded(levels, state.runs));
+      found.back().starts.push_back(problem_of(state).unfolded(cut, state.runs));
     }
     return found;
   }
@@ -88,52 +109,103 @@ class Search {
   }
 
  private:
-  Result<bool> find_class() {
-    LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step_));
-    if (classes.empty()) return false;
-    axis_class_ = classes.front();
-    reader_.emplace(step_, axis_class_);
+  // What is known of labels.
+  struct State {
+    Candidate candidate;
+    size_t variant = 0;
+    StepRuns order;            // each op once: of the whole step's problem
+    StepRuns runs;             // behind the candidate's estimate
+    double once_seconds = 0;   // each op once
+    double least_seconds = 0;  // of every schedule of one part of everything
+    bool may_fit = false;      // no bound says that it cannot
+    LabelForecast forecast;    // of its neighbours
+  };
+  // Smaller is better: how far it is from fitting in bytes, what it takes, its peak.
+  using Key = std::tuple<int64_t, double, int64_t>;
+  // In the queue: a state to be expanded, or labels that are forecast from one.
+  struct Open {
+    Key key;
+    size_t number = 0;                 // of equal keys the one that came first
+    size_t state = 0;                  // or from which
+    std::optional<Labels> ahead = {};  // not judged yet
+    size_t variant = 0;                // of these
+    bool operator>(const Open& other) const {
+      return std::tie(key, number) > std::tie(other.key, other.number);
+    }
+  };
+
+  // The given step and its problem. False: there is no class.
+  Result<bool> begin() {
+    LT_ASSIGN(std::unique_ptr<LabelProblem> problem,
+              LabelProblem::make(step_, options_, tuning_.order_units));
+    if (!problem) return false;
+    variants_.push_back({.hash = hash_of(step_), .problem = std::move(problem)});
     return true;
   }
 
   Status look_at_all() {
-    LT_ASSIGN(const bool has_class, find_class());
+    LT_ASSIGN(const bool has_class, begin());
     if (!has_class) return {};
-    LT_RETURN_IF_ERROR(pose());
-    LT_RETURN_IF_ERROR(find_regions());
-    LT_RETURN_IF_ERROR(look_at({}, given_));
-    bool has_looked_at_even = false;
-    for (int late = 0; late < tuning_.late_searches && !is_done();) {
-      const bool has_tried = open_.empty() || searches_without_ >= tuning_.searches_without;
-      if (has_tried && !std::exchange(has_looked_at_even, true)) LT_RETURN_IF_ERROR(look_at_even());
-      if (open_.empty()) break;
-      const size_t at = open_.top().second;
-      open_.pop();
-      if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(all_[at], tuning_.remat_units));
-      const bool is_full = all_.size() >= most_states();
-      late += is_full ? 1 : 0;
-      const std::vector<SchedOpId> order = all_[at].order;
-      if (is_full) continue;
-      for (const Labels& labels : neighbours_->of(all_[at].candidate.labels, options_.mutations))
-        if (!is_done()) LT_RETURN_IF_ERROR(look_at(labels, order));
-    }
-    return look_closer();
+    LT_RETURN_IF_ERROR(find_neighbours(variants_.front()));
+    LT_RETURN_IF_ERROR(look_at({}, 0));
+    LT_RETURN_IF_ERROR(look_on(most_states()));
+    LT_RETURN_IF_ERROR(look_closer(0));
+    return look_at_moves();
   }
 
-  // What is known of labels.
-  struct State {
-    Candidate candidate;
-    std::vector<SchedOpId> order;  // each op once: of the whole step's problem
-    std::vector<SchedOpId> runs;   // behind the candidate's estimate
-    double once_seconds = 0;       // each op once
-    double least_seconds = 0;      // of every schedule of one part of everything
-    bool may_fit = false;          // no bound says that it cannot
-  };
+  // The best of the queue, one after another, until there are so many states.
+  Status look_on(size_t most) {
+    for (int late = 0; late < tuning_.late_searches && !is_done();) {
+      const bool has_tried = open_.empty() || searches_without_ >= tuning_.searches_without;
+      if (has_tried && !std::exchange(has_looked_at_even_, true))
+        LT_RETURN_IF_ERROR(look_at_even());
+      if (open_.empty()) break;
+      const Open next = open_.top();
+      open_.pop();
+      const bool is_full = all_.size() >= most;
+      if (next.ahead) {
+        if (!is_full) LT_RETURN_IF_ERROR(judge_ahead(next));
+        continue;
+      }
+      if (is_promising(all_[next.state]))
+        LT_RETURN_IF_ERROR(search(all_[next.state], tuning_.remat_units));
+      late += is_full ? 1 : 0;
+      if (!is_full) LT_RETURN_IF_ERROR(expand(next.state));
+    }
+    return {};
+  }
+
+  // Rewrites and blocks, from the labels that are best without: what these come to is known before,
+  // so that moves add to it. Labels, further rewrites and blocks of what comes of them are states of
+  // the same queue.
+  Status look_at_moves() {
+    if (moves_->moves.empty() || is_done()) return {};
+    const size_t first = all_.size();
+    open_ = {};
+    is_moving_ = true;
+    std::vector<size_t> from = by_rank();
+    if (from.size() > tuning_.moved_from) from.resize(tuning_.moved_from);
+    for (const size_t at : from) push_moves(at);
+    LT_RETURN_IF_ERROR(look_on(first + most_states() * 3 / 4));
+    return look_closer(first);
+  }
+
+  // States, the best estimate first.
+  std::vector<size_t> by_rank() const {
+    std::vector<size_t> order(all_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return is_better(all_[a].candidate, all_[b].candidate);
+    });
+    return order;
+  }
 
   size_t most_states() const {
     const int64_t by_ops = tuning_.most_state_ops / static_cast<int64_t>(step_.op_count() + 1);
     return static_cast<size_t>(std::clamp<int64_t>(by_ops, 1, tuning_.most_states));
   }
+  int64_t most_parts() const { return variants_.front().most_parts(tuning_.most_parts); }
+  LabelProblem& problem_of(const State& state) const { return *variants_[state.variant].problem; }
 
   // What is left of the limits of time, whatever the units.
   Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
@@ -142,120 +214,43 @@ class Search {
            (first_is_enough_ && best_);
   }
 
-  // The whole step's problem, its best order, and prices.
-  Status pose() {
-    const auto price = [this](const plan::OpDesc& op) -> Result<double> {
-      LT_ASSIGN(const cost::Estimate estimate, estimator_.estimate(op));
-      return estimate.seconds;
-    };
-    LT_ASSIGN(auto seconds, fission::PartSeconds::make(step_, price));
-    seconds_.emplace(std::move(seconds));
-    analysis::OpCosts costs;
-    costs.workspace_bytes = workspaces();
-    LT_ASSIGN(costs.seconds, all_seconds(fission::Cuts(step_.op_count())));
-    const int64_t alignment = options_.device.alignment_bytes;
-    LT_ASSIGN(auto view, analysis::make_schedule_view(step_, costs, alignment));
-    view_.emplace(std::move(view));
-    drop_names(view_->problem);
-    LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
-    scale_.emplace(std::move(scale));
-    given_ = best_order(view_->problem).sequence;
-    return {};
-  }
-
-  int64_t most_parts() const { return std::min(axis_class_.least_extent, tuning_.most_parts); }
-
-  Status find_regions() {
+  Status find_neighbours(Variant& variant) const {
+    const LabelProblem& problem = *variant.problem;
     LT_ASSIGN(const std::vector<fission::Region> regions,
-              fission::find_regions(step_, axis_class_, *view_, given_, tuning_.levels));
-    neighbours_.emplace(step_, regions, most_parts(), tuning_.most_parts, tuning_.factors);
+              fission::find_regions(problem.step(), problem.axis_class(), problem.view(),
+                                    problem.given(), tuning_.levels));
+    variant.neighbours.emplace(problem.step(), regions, variant.most_parts(tuning_.most_parts),
+                               tuning_.most_parts, tuning_.factors);
     return {};
-  }
-
-  // Each state copies the problem, and nobody reads it.
-  static void drop_names(plan::ScheduleProblem& problem) {
-    for (plan::SchedOp& op : problem.ops) op.name.clear();
-    for (plan::SchedValue& value : problem.values) value.name.clear();
-    for (plan::SchedResident& resident : problem.residents) resident.name.clear();
-  }
-
-  // As the operands lie in the step, before layouts are chosen: an estimate. Of ops that no kernel
-  // takes so, none.
-  IdVector<OpId, int64_t> workspaces() const {
-    IdVector<OpId, int64_t> bytes(step_.op_count(), 0);
-    if (options_.kernels == nullptr) return bytes;
-    for (const OpId id : step_.ops()) {
-      const auto desc = analysis::describe(step_, id);
-      const auto needed = desc ? options_.kernels->workspace_bytes(*desc) : Result<int64_t>(0);
-      bytes[id] = needed.value_or(0);
-    }
-    return bytes;
-  }
-
-  Result<IdVector<OpId, double>> all_seconds(const fission::Cuts& cuts) {
-    IdVector<OpId, double> seconds(step_.op_count(), 0);
-    for (const OpId id : step_.ops()) {
-      LT_ASSIGN(seconds[id], seconds_->of(id, cuts[id] ? &*cuts[id] : nullptr));
-    }
-    return seconds;
-  }
-
-  plan::ScheduleOutcome best_order(const plan::ScheduleProblem& problem) const {
-    order::OrderOptions quick = options_.order;
-    quick.exact_search = quick.beam = quick.cut_bound = false;
-    quick.random_restarts = 0;
-    quick.limits.max_units = tuning_.order_units;
-    return order::solve(problem, quick);
   }
 
   // Best first. The first of all and the first without levels get their starts.
   Result<std::vector<Candidate>> ranked() {
-    std::vector<size_t> order(all_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return is_better(all_[a].candidate, all_[b].candidate);
-    });
     std::vector<Candidate> ranked;
     bool has_even = false;
-    for (const size_t at : order) {
+    for (const size_t at : by_rank()) {
       Candidate& made = ranked.emplace_back(all_[at].candidate);
       const bool is_even = made.labels.nests.empty();
       if (!made.fits || (ranked.size() > tuning_.most_starts && (has_even || !is_even))) continue;
       has_even |= is_even;
-      LT_ASSIGN(const auto levels, reader_->levels(made.labels));
-      made.starts.push_back(unfolded(levels, all_[at].runs));
-      if (all_[at].runs.size() == view_->op.size() || ranked.size() > tuning_.tight_starts)
-        continue;
-      LT_ASSIGN(const auto tight, tight_runs(all_[at]));
-      if (!tight.empty()) made.starts.push_back(unfolded(levels, tight));
+      const LabelProblem& problem = problem_of(all_[at]);
+      LT_ASSIGN(const CutStep cut, cut_of(all_[at]));
+      made.starts.push_back(problem.unfolded(cut, all_[at].runs));
+      const bool has_reruns = all_[at].runs.size() != problem.view().op.size();
+      if (!has_reruns || ranked.size() > tuning_.tight_starts) continue;
+      const StepRuns tight = tight_runs(all_[at], cut);
+      if (!tight.empty()) made.starts.push_back(problem.unfolded(cut, tight));
     }
     return ranked;
   }
 
   // Of a state that recomputes, for a little less memory: addresses may need more than the peak.
-  Result<std::vector<SchedOpId>> tight_runs(const State& state) {
-    LT_ASSIGN(const fission::Scaled scaled, scaled_of(state));
-    const plan::ScheduleOutcome order = best_order(scaled.problem);
+  StepRuns tight_runs(const State& state, const CutStep& cut) {
+    const fission::Scaled scaled = problem_of(state).scaled(cut, budget_bytes_);
+    const plan::ScheduleOutcome order = problem_of(state).best_order(scaled.problem);
     const int64_t less = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
-    auto found = schedule_within(less, scaled, order, state, tuning_.closer_units, {&state});
-    return found ? std::move(found->runs) : std::vector<SchedOpId>{};
-  }
-
-  // A schedule of one part of everything, as names of the parts' ops.
-  std::vector<std::string> unfolded(const fission::Levels& levels,
-                                    const std::vector<SchedOpId>& runs) const {
-    const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, levels);
-    const auto level_of = fission::levels_as_cut(levels, cuts);
-    IdVector<SchedOpId, int> of_run(view_->op.size());
-    for (const SchedOpId op : view_->op.ids()) of_run[op] = level_of[view_->op[op]];
-    std::vector<std::string> names;
-    for (const fission::PartRun& run :
-         fission::unfold(view_->problem, levels, of_run, runs, scale_->waits_for())) {
-      const OpId op = view_->op[run.op];
-      const std::string& name = step_.op(op).name;
-      names.push_back(cuts[op] ? fission::part_name(name, static_cast<size_t>(run.part)) : name);
-    }
-    return names;
+    auto found = schedule_within(less, scaled, order, state, tuning_.closer_units, {state.runs});
+    return found ? std::move(found->runs) : StepRuns{};
   }
 
   // ---- states
@@ -265,19 +260,21 @@ class Search {
   bool is_promising(const State& state) const {
     const double proven = state.least_seconds - state.once_seconds;
     const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
-    const bool is_open = state.may_fit && !state.candidate.fits;
+    const bool is_open = state.may_fit && !state.candidate.fits &&
+                         (!is_moving_ || moved_searches_ < tuning_.moved_searches);
     return is_open && state.least_seconds + more < best_seconds_ * (1 - tuning_.worth);
   }
 
   // Once more with more work, and from what the best has come to: where a budget is tight, a short
   // search finds little of what there is.
-  Status look_closer() {
+  Status look_closer(size_t first) {
     std::vector<size_t> close;
-    for (size_t at = 0; at < all_.size(); ++at)
+    for (size_t at = first; at < all_.size(); ++at)
       if (all_[at].may_fit && all_[at].least_seconds < best_seconds_) close.push_back(at);
     std::stable_sort(close.begin(), close.end(),
                      [&](size_t a, size_t b) { return key_of(all_[a]) < key_of(all_[b]); });
-    if (close.size() > tuning_.closer_looks) close.resize(tuning_.closer_looks);
+    const size_t looks = is_moving_ ? tuning_.moved_looks : tuning_.closer_looks;
+    if (close.size() > looks) close.resize(looks);
     for (const size_t at : close) {
       const State& state = all_[at];
       const bool is_far = best_seconds_ > state.least_seconds * (1 + tuning_.far);
@@ -290,28 +287,132 @@ class Search {
     return {};
   }
 
+  // Of labels that are known to be some of that step.
+  Result<CutStep> cut_of(const State& state) const {
+    LT_ASSIGN(auto cut, problem_of(state).cut(state.candidate.labels));
+    return *std::move(cut);
+  }
+
+  bool is_new(const CutStep& cut, size_t variant) {
+    return seen_.insert({variants_[variant].hash, cut.hash}).second;
+  }
+
   // What of a state is known without a search.
-  Status look_at(const Labels& labels, const std::vector<SchedOpId>& order) {
-    if (!seen_.insert(fission::print(labels)).second) return {};
-    LT_ASSIGN(std::optional<State> made, judged(labels, order));
-    if (made) keep(std::move(*made));
+  Status look_at(const Labels& labels, size_t variant) {
+    LT_ASSIGN(const auto cut, variants_[variant].problem->cut(labels));
+    if (cut && is_new(*cut, variant))
+      keep(judged(labels, *cut, variant, variants_[variant].problem->given()));
     return {};
   }
 
-  // None where a level changes nothing.
-  Result<std::optional<State>> judged(const Labels& labels, const std::vector<SchedOpId>& order) {
-    const auto levels = reader_->levels(labels);
-    if (!levels) return std::nullopt;
-    const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, *levels);
-    if (fission::has_idle_level(*levels, fission::levels_as_cut(*levels, cuts)))
+  // Labels that differ from a state's in one level, by what is forecast of them.
+  Status expand(size_t from) {
+    const Labels known = all_[from].candidate.labels;
+    const Variant& variant = variants_[all_[from].variant];
+    for (Labels& labels : variant.neighbours->of(known, options_.mutations)) {
+      if (is_done() || counts_.forecast >= most_forecast()) break;
+      LT_ASSIGN(const auto cut, variant.problem->cut(labels));
+      if (!cut || !is_new(*cut, all_[from].variant)) continue;
+      ++counts_.forecast;
+      if (cut->once_seconds >= best_seconds_) continue;  // dominated: never judged
+      push({.key = forecast_key(all_[from], *cut),
+            .state = from,
+            .ahead = std::move(labels),
+            .variant = all_[from].variant});
+    }
+    if (is_moving_) push_moves(from);
+    return {};
+  }
+
+  // The same labels in steps with one more rewrite, or with blocks. Nothing is forecast of them.
+  void push_moves(size_t from) {
+    for (const Candidate& move : moves_->moves) {
+      const std::optional<size_t> alone = variant_with(0, move);
+      if (!alone || variants_[*alone].is_dead) continue;  // it changes nothing
+      const std::optional<size_t> variant = variant_with(all_[from].variant, move);
+      if (!variant || variants_[*variant].is_dead) continue;
+      push({.key = key_of(all_[from]),
+            .state = from,
+            .ahead = all_[from].candidate.labels,
+            .variant = *variant});
+    }
+  }
+
+  // None: the variant has that move, or there are enough of them.
+  std::optional<size_t> variant_with(size_t from, const Candidate& move) {
+    Candidate moves = variants_[from].moves;
+    if (move.query_blocks > 0 && std::exchange(moves.query_blocks, move.query_blocks) > 0)
       return std::nullopt;
+    for (const std::string& name : move.rewrites) {
+      const auto at = std::lower_bound(moves.rewrites.begin(), moves.rewrites.end(), name);
+      if (at != moves.rewrites.end() && *at == name) return std::nullopt;
+      moves.rewrites.insert(at, name);
+    }
+    const auto known = std::find_if(variants_.begin(), variants_.end(),
+                                    [&](const Variant& one) { return one.moves.cuts_as(moves); });
+    if (known != variants_.end()) return static_cast<size_t>(known - variants_.begin());
+    const size_t most = tuning_.most_variant_ops / (step_.op_count() + 1);
+    const auto dead = static_cast<size_t>(std::count_if(
+        variants_.begin(), variants_.end(), [](const Variant& one) { return one.is_dead; }));
+    if (variants_.size() - dead >= std::min(tuning_.most_variants, most)) return std::nullopt;
+    variants_.push_back({.moves = std::move(moves)});
+    return variants_.size() - 1;
+  }
+
+  // False: it is dead. What is wrong with a step that cannot be made, a plan of it would say.
+  Result<bool> is_made(Variant& variant) {
+    if (variant.problem) return true;
+    if (variant.is_dead) return false;
+    variant.is_dead = true;
+    Result<ir::Graph> step = moves_->step(variant.moves);
+    if (!step) return false;
+    variant.hash = hash_of(*step);
+    const bool is_known = std::any_of(variants_.begin(), variants_.end(), [&](const Variant& one) {
+      return one.problem && one.hash == variant.hash;
+    });
+    if (is_known) return false;
+    LT_ASSIGN(variant.problem, LabelProblem::make(*std::move(step), options_, tuning_.order_units));
+    if (!variant.problem) return false;
+    LT_RETURN_IF_ERROR(find_neighbours(variant));
+    variant.is_dead = false;
+    return true;
+  }
+
+  int64_t most_forecast() const {
+    return static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
+  }
+
+  Key forecast_key(const State& from, const CutStep& cut) const {
+    const int64_t over = from.forecast.over_bytes(problem_of(from), cut);
+    return {over, from.forecast.seconds(problem_of(from), cut), 0};
+  }
+
+  void push(Open next) {
+    next.number = ++pushed_;
+    open_.push(std::move(next));
+  }
+
+  Status judge_ahead(const Open& next) {
+    LT_ASSIGN(const bool is_there, is_made(variants_[next.variant]));
+    if (!is_there) return {};
+    LT_ASSIGN(const auto cut, variants_[next.variant].problem->cut(*next.ahead));
+    const bool is_same = all_[next.state].variant == next.variant;
+    if (!cut || (!is_same && !is_new(*cut, next.variant))) return {};
+    const StepRuns order =
+        is_same ? all_[next.state].order : variants_[next.variant].problem->given();
+    keep(judged(*next.ahead, *cut, next.variant, order));
+    return {};
+  }
+
+  State judged(const Labels& labels, const CutStep& cut, size_t variant, const StepRuns& order) {
     State made;
+    made.variant = variant;
+    made.candidate = variants_[variant].moves;
     made.candidate.labels = labels;
-    LT_ASSIGN(const auto seconds, all_seconds(cuts));
-    made.candidate.seconds = made.once_seconds = made.least_seconds =
-        std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    made.candidate.seconds = made.once_seconds = made.least_seconds = cut.once_seconds;
     made.order = order;
-    if (made.once_seconds < best_seconds_) bound(scale_->problem(*levels, cuts, seconds), made);
+    ++counts_.judged;
+    if (made.once_seconds < best_seconds_) bound(cut, made);
     return made;
   }
 
@@ -329,7 +430,7 @@ class Search {
       best_seconds_ = made.candidate.seconds;
       best_ = at;
     }
-    open_.push({key_of(made), at});
+    push({.key = key_of(made), .state = at});
   }
 
   // Behind the first searches: even parts, twice as many each time and half as many more, by their
@@ -338,15 +439,17 @@ class Search {
   // Numbers that it has come to are open, and searched in their turn.
   Status look_at_even() {
     std::vector<State> even;
+    LabelProblem& problem = *variants_.front().problem;
     const int64_t most = most_parts();
     std::set<int64_t> numbers = {most};
     for (int64_t parts = 2; parts <= most; parts *= 2)
       numbers.insert({parts, std::min(most, parts * 3 / 2)});
     for (const int64_t parts : numbers) {
       const Labels labels = {.parts = parts};
-      if (parts < 2 || seen_.contains(fission::print(labels)) || is_done()) continue;
-      LT_ASSIGN(std::optional<State> made, judged(labels, given_));
-      if (made) even.push_back(*std::move(made));
+      if (parts < 2 || is_done()) continue;
+      LT_ASSIGN(const auto cut, problem.cut(labels));
+      if (!cut || seen_.contains({variants_.front().hash, cut->hash})) continue;
+      even.push_back(judged(labels, *cut, 0, problem.given()));
     }
     std::stable_sort(even.begin(), even.end(),
                      [](const State& a, const State& b) { return key_of(a) < key_of(b); });
@@ -357,61 +460,55 @@ class Search {
         all_.pop_back();
         continue;
       }
-      seen_.insert(fission::print(all_.back().candidate.labels));
+      LT_ASSIGN(const CutStep cut, cut_of(all_.back()));
+      is_new(cut, 0);
       open(all_.size() - 1);
       break;
     }
     return {};
   }
 
-  void set_budget(plan::ScheduleProblem& problem) const {
-    problem.budget_bytes = budget_bytes_;
-    if (!options_.schedule.transfers) plan::forbid_transfers(problem);
-  }
-
-  // Runs of the whole step's ops as ones of the scaled problem: what begins a sum comes right
-  // before the first who needs it.
-  std::vector<SchedOpId> runs_in(const fission::Scaled& scaled,
-                                 const std::vector<SchedOpId>& runs) const {
-    IdVector<SchedOpId, SchedOpId> scaled_op(view_->op.size());
-    for (const SchedOpId op : scaled.op.ids())
-      if (scaled.op[op].valid()) scaled_op[scaled.op[op]] = op;
-    IdVector<SchedOpId, std::vector<SchedOpId>> begins(scaled.op.size());
-    for (const auto& [before, after] : scaled.problem.control)
-      if (!scaled.op[before].valid()) begins[after].push_back(before);
-    IdVector<SchedOpId, char> has_begun(scaled.op.size(), 0);
-    std::vector<SchedOpId> sequence;
-    for (const SchedOpId op : runs) {
-      for (const SchedOpId begin : begins[scaled_op[op]])
-        if (!std::exchange(has_begun[begin], 1)) sequence.push_back(begin);
-      sequence.push_back(scaled_op[op]);
-    }
-    return sequence;
+  // The order that a state has from another one, scheduled anew around its peak where that misses
+  // the budget.
+  order::ProfiledOrder inherited(const fission::Scaled& scaled, const plan::ProblemIndex& index,
+                                 State& made) const {
+    const plan::ScheduleProblem& problem = scaled.problem;
+    order::ProfiledOrder known{problem_of(made).runs_in(scaled, made.order), {}};
+    auto profile = plan::simulate(problem, index, known.sequence);
+    LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
+    known.profile = *std::move(profile);
+    const int64_t peak = known.profile.peak_bytes;
+    if (peak <= budget_bytes_) return known;
+    const std::vector<SchedOpId> all(problem.ops.ids().begin(), problem.ops.ids().end());
+    const order::WaistOptions how{.enough_bytes = budget_bytes_, .worth = tuning_.waist_worth};
+    known = order::reschedule(problem, index, std::move(known), all, how).order;
+    if (known.profile.peak_bytes < peak) made.order = LabelProblem::of_step(known.sequence, scaled);
+    return known;
   }
 
   // By a known order: where it fits, each op once is the least there is; where it does not, the
   // cut.
-  void bound(fission::Scaled scaled, State& made) const {
-    set_budget(scaled.problem);
+  void bound(const CutStep& cut_step, State& made) const {
+    const LabelProblem& of = problem_of(made);
+    const fission::Scaled scaled = of.scaled(cut_step, budget_bytes_);
     const plan::ScheduleProblem& problem = scaled.problem;
-    const std::vector<SchedOpId> order = runs_in(scaled, made.order);
     plan::ProblemIndex index(problem);
-    const auto profile = plan::simulate(problem, index, order);
-    LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
-    made.candidate.peak_bytes = profile->peak_bytes;
+    const auto [order, profile] = inherited(scaled, index, made);
+    made.candidate.peak_bytes = profile.peak_bytes;
     made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
     if (made.may_fit) return;
     made.may_fit = true;  // in another order
     if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
     if (!options_.schedule.recompute || !may_cut_) return;
     const remat::CutBoundResult cut =
-        remat::closure_cut(remat::StepGraph(problem, std::move(index)), *profile,
+        remat::closure_cut(remat::StepGraph(problem, std::move(index)), profile,
                            {.order = order,
                             .limits = limits().with_units(tuning_.cut_units),
                             .patience = tuning_.cut_patience,
                             .tolerance = tuning_.cut_tolerance});
     made.may_fit = cut.feasible;
     if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
+    made.forecast = LabelForecast(of, cut_step, scaled, cut);
   }
 
   // Of a step that keeps the budget by transfers alone, at least: what is too much goes out and
@@ -430,28 +527,20 @@ class Search {
 
   // A schedule of one part of everything that keeps a budget.
   struct Schedule {
-    std::vector<SchedOpId> runs;  // of the whole step's problem
+    StepRuns runs;
     double seconds = 0;
     int64_t peak_bytes = 0;
   };
-
-  Result<fission::Scaled> scaled_of(const State& state) {
-    LT_ASSIGN(const auto levels, reader_->levels(state.candidate.labels));
-    const fission::Cuts cuts = fission::cuts_of(step_, axis_class_, levels);
-    LT_ASSIGN(const auto seconds, all_seconds(cuts));
-    fission::Scaled scaled = scale_->problem(levels, cuts, seconds);
-    set_budget(scaled.problem);
-    return scaled;
-  }
 
   // The given order where that fits, else a retention search of so many units, from those runs or,
   // without them, from schedules of its own.
   std::optional<Schedule> schedule_within(int64_t budget_bytes, const fission::Scaled& scaled,
                                           const plan::ScheduleOutcome& order, const State& state,
-                                          int64_t units, const std::vector<const State*>& starts,
+                                          int64_t units, const std::vector<StepRuns>& starts,
                                           bool all_starts = false) const {
     if (order.peak_bytes <= budget_bytes)
-      return Schedule{of_step(order.sequence, scaled), state.once_seconds, order.peak_bytes};
+      return Schedule{LabelProblem::of_step(order.sequence, scaled), state.once_seconds,
+                      order.peak_bytes};
     if (!options_.schedule.recompute) return std::nullopt;
     remat::RematOptions options;
     options.limits = limits().with_units(units);
@@ -459,9 +548,9 @@ class Search {
     if (!starts.empty()) options.least_peak_order = order.sequence;
     options.mend_starts = !starts.empty();
     options.all_starts = all_starts;
-    for (const State* start : starts) {
+    for (const StepRuns& start : starts) {
       auto& runs = options.starts.emplace_back();
-      for (const SchedOpId op : runs_in(scaled, start->runs))
+      for (const SchedOpId op : problem_of(state).runs_in(scaled, start))
         runs.push_back(plan::SchedAction::run(op));
     }
     plan::ScheduleProblem problem = scaled.problem;
@@ -470,40 +559,38 @@ class Search {
     if (outcome.sequence.empty()) return std::nullopt;
     std::vector<SchedOpId> runs;
     for (const plan::SchedAction& action : outcome.sequence) runs.push_back(action.op);
-    return Schedule{of_step(runs, scaled), outcome.seconds, outcome.peak_bytes};
+    return Schedule{LabelProblem::of_step(runs, scaled), outcome.seconds, outcome.peak_bytes};
   }
 
   // Labels that differ in one level recompute nearly alike, so a search goes on from what is known
   // of the state and from the best one's schedule; the first few find some of their own.
-  std::vector<const State*> starts_for(const State& state) const {
-    std::vector<const State*> starts;
+  std::vector<StepRuns> starts_for(const State& state) const {
+    std::vector<StepRuns> starts;
     if (searches_without_ < tuning_.searches_without) return starts;
-    if (!state.runs.empty()) starts.push_back(&state);
-    if (best_ && &all_[*best_] != &state) starts.push_back(&all_[*best_]);
+    if (!state.runs.empty()) starts.push_back(state.runs);
+    if (!best_ || &all_[*best_] == &state) return starts;
+    const State& best = all_[*best_];
+    starts.push_back(best.variant == state.variant
+                         ? best.runs
+                         : problem_of(state).runs_named(problem_of(best).names_of(best.runs)));
     return starts;
   }
 
   // What is known is kept unless that is better.
   Status search(State& made, int64_t units, bool all_starts = false) {
-    LT_ASSIGN(const fission::Scaled scaled, scaled_of(made));
-    const plan::ScheduleOutcome order = best_order(scaled.problem);
-    const std::vector<const State*> starts = starts_for(made);
+    LT_ASSIGN(const CutStep cut, cut_of(made));
+    const fission::Scaled scaled = problem_of(made).scaled(cut, budget_bytes_);
+    const plan::ScheduleOutcome order = problem_of(made).best_order(scaled.problem);
+    const std::vector<StepRuns> starts = starts_for(made);
     if (starts.empty()) ++searches_without_;
+    if (is_moving_) ++moved_searches_;
     if (auto found = schedule_within(budget_bytes_, scaled, order, made, units, starts, all_starts))
       take(std::move(*found), made);
     if (!made.candidate.fits && order.peak_bytes < made.candidate.peak_bytes) {
       made.candidate.peak_bytes = order.peak_bytes;
-      made.order = of_step(order.sequence, scaled);
+      made.order = LabelProblem::of_step(order.sequence, scaled);
     }
     return {};
-  }
-
-  static std::vector<SchedOpId> of_step(const std::vector<SchedOpId>& sequence,
-                                        const fission::Scaled& scaled) {
-    std::vector<SchedOpId> runs;
-    for (const SchedOpId op : sequence)
-      if (scaled.op[op].valid()) runs.push_back(scaled.op[op]);
-    return runs;
   }
 
   void take(Schedule found, State& made) {
@@ -523,35 +610,30 @@ class Search {
                               (candidate.seconds - made.once_seconds) / proven);
   }
 
-  // Smaller is better: those that may fit by their bound, the others by their peak.
-  using Key = std::tuple<bool, double, int64_t>;
   static Key key_of(const State& state) {
-    const auto peak = static_cast<double>(state.candidate.peak_bytes);
-    return {!state.may_fit, state.may_fit ? state.least_seconds : peak, state.candidate.peak_bytes};
+    return {state.forecast.over_bytes(), state.least_seconds, state.candidate.peak_bytes};
   }
-  using Open = std::pair<Key, size_t>;  // of equal keys the one that came first
 
   const Clock::time_point start_ = Clock::now();
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
+  const StepMoves* moves_ = nullptr;
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;
-  const cost::Estimator estimator_;
-  fission::AxisClass axis_class_;
-  std::optional<fission::LabelReader> reader_;
-  std::optional<fission::PartSeconds> seconds_;
-  std::optional<analysis::ScheduleView> view_;
-  std::optional<fission::Scale> scale_;
-  std::optional<LabelNeighbours> neighbours_;
-  std::vector<SchedOpId> given_;  // the best order of the whole step
+  std::vector<Variant> variants_;
   std::vector<State> all_;
-  std::set<std::string> seen_;
+  std::set<std::pair<uint64_t, uint64_t>> seen_;  // hashes of variants and of what labels cut
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  size_t pushed_ = 0;
+  LabelSearchCounts counts_;
   bool first_is_enough_ = false;
-  bool may_cut_ = true;                // for a bound on the time
-  int searches_without_ = 0;           // starts
+  bool may_cut_ = true;  // for a bound on the time
+  bool has_looked_at_even_ = false;
+  bool is_moving_ = false;    // expanded by moves, too
+  int searches_without_ = 0;  // starts
+  int moved_searches_ = 0;
   std::optional<double> least_ratio_;  // of extra time found to that proven
 };
 
@@ -560,8 +642,12 @@ class Search {
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning,
-                                                double below_seconds) {
-  return Search(step, options, tuning, below_seconds).run();
+                                                double below_seconds, const StepMoves& moves,
+                                                LabelSearchCounts* counts) {
+  LabelSearchCounts counted;
+  auto found = Search(step, options, tuning, below_seconds).run(moves, counted);
+  if (counts != nullptr) *counts = counted;
+  return found;
 }
 
 Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -30,10 +31,17 @@ struct LabelSearchTuning {
   int levels = 8;  // of candidate regions (MAGIS: 4): they are cheap
   // The parts of a level that a state may have, as factors of those around it.
   int64_t factors[6] = {2, 3, 4, 6, 8, 16};
-  int most_states = 600;               // 1 to 3 s at 1,000 ops
-  int64_t most_state_ops = 1'200'000;  // of all states' ops: of very many ops fewer states
-  int64_t most_parts = 64;             // kernels of less are too small
-  size_t most_starts = 8;              // those that may be planned
+  int most_states = 200;  // that are judged: under 1 s at 1,000 ops
+  // Steps with other rewrites or blocks: so many, fewer of very many ops.
+  size_t most_variants = 16, most_variant_ops = 32'000;
+  size_t moved_from = 4;             // of the best labels without
+  int moved_searches = 16;           // of states with moves
+  size_t moved_looks = 4;            // likewise, closer ones
+  double waist_worth = 0.002;        // of the peak: what scheduling anew around it must promise
+  int64_t forecast_per_state = 10;   // and so many times more that are forecast
+  int64_t most_state_ops = 400'000;  // of all states' ops: of very many ops fewer states
+  int64_t most_parts = 64;           // kernels of less are too small
+  size_t most_starts = 8;            // those that may be planned
   // Of the first so many, that recompute, a start for less memory by this part, too: arenas of
   // GPT-Neo's 36,000 buffers were 1.7 % above the peak.
   size_t tight_starts = 4;
@@ -56,7 +64,7 @@ struct LabelSearchTuning {
 };
 
 struct Candidate {
-  fission::Labels labels;
+  fission::Labels labels = {};
   int64_t query_blocks = 0;                 // 0: as the options say
   std::vector<fission::CutRule> cuts = {};  // beside the options'
   std::vector<std::string> rewrites = {};   // likewise
@@ -70,6 +78,7 @@ struct Candidate {
   std::vector<std::vector<std::string>> starts = {};
 
   bool cuts_anything() const { return !labels.whole() || query_blocks > 0 || !cuts.empty(); }
+  bool has_moves() const { return query_blocks > 0 || !cuts.empty() || !rewrites.empty(); }
   bool cuts_as(const Candidate& other) const {
     return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts &&
            rewrites == other.rewrites;
@@ -82,6 +91,19 @@ struct Candidate {
   }
 };
 
+// Steps that the same search looks at beside the given one: with rewrites or attention in blocks.
+struct StepMoves {
+  std::vector<Candidate> moves = {};  // each a rewrite or a number of blocks, and nothing else
+  std::function<Result<ir::Graph>(const Candidate& moves)> step = {};  // with those of a candidate
+};
+
+// States of a search.
+struct LabelSearchCounts {
+  int64_t forecast = 0;  // by the prices of labels that differ in one level
+  int64_t judged = 0;    // by a schedule and a bound of their own
+  int64_t evaluated() const { return forecast + judged; }
+};
+
 inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
 // Best first: what fits by time, then the rest by peak. `step` is the graph to be run, and
@@ -90,7 +112,9 @@ inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning = {},
-                                                double below_seconds = kAnyTime);
+                                                double below_seconds = kAnyTime,
+                                                const StepMoves& moves = {},
+                                                LabelSearchCounts* counts = nullptr);
 
 // The whole step, and behind it even parts that are estimated to keep the budget with some room and
 // each op once: from the fewest on, at most so many of them. No search, and no state of the one

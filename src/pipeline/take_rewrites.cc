@@ -116,22 +116,31 @@ Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options)
   return rewritten_step(forward, std::move(options), worth);
 }
 
+std::vector<std::string> open_rewrites(const OptimizeOptions& options) {
+  std::vector<std::string> open;
+  for (const Rewrite& one : rewrite::rewrites()) {
+    rewrite::RewriteChoice with = options.rewrites;
+    with.with.emplace_back(one.name);
+    if (!rewrite::is_chosen(one, options.rewrites) && !one.in_parts && !one.in_blocks &&
+        rewrite::check(with))
+      open.emplace_back(one.name);
+  }
+  return open;
+}
+
 Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,
                                                     const OptimizeOptions& options) {
   std::vector<std::string> promising;
-  for (const Rewrite& one : rewrite::rewrites()) {
+  for (const std::string& name : open_rewrites(options)) {
     OptimizeOptions with = options;
-    with.rewrites.with.emplace_back(one.name);
-    const bool is_open = !rewrite::is_chosen(one, options.rewrites) && !one.in_parts &&
-                         !one.in_blocks && rewrite::check(with.rewrites);
-    if (!is_open) continue;
+    with.rewrites.with.push_back(name);
     std::vector<RewriteWorth> worth;
     LT_ASSIGN(const ir::Graph step, rewritten_step(forward, with, worth));
     const bool is_worth_a_plan =
         std::any_of(worth.begin(), worth.end(), [&](const RewriteWorth& w) {
-          return w.name == one.name && (w.seconds < 0 || w.peak_bytes < 0);
+          return w.name == name && (w.seconds < 0 || w.peak_bytes < 0);
         });
-    if (is_worth_a_plan) promising.emplace_back(one.name);
+    if (is_worth_a_plan) promising.push_back(name);
   }
   return promising;
 }

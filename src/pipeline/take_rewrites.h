@@ -27,8 +27,11 @@ Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options)
 // The names of all, sorted.
 std::vector<std::string> all_rewrites();
 
-// Of those that run only where they are asked for, and that `options` neither ask for nor refuse:
-// those that make the step of these options faster, or its peak in the given order lower. What that
+// Those that run only where they are asked for, and that `options` neither ask for nor refuse. What
+// runs by default in parts or in blocks is not among them.
+std::vector<std::string> open_rewrites(const OptimizeOptions& options);
+
+// Of these, those that make the step of these options faster, or its peak in the given order lower. What that
 // is worth within a budget, plans with them say. Errors of the passes.
 Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,
                                                     const OptimizeOptions& options);

@@ -28,7 +28,7 @@ ir::Graph masked_layers() {
   return graph;
 }
 
-OptimizeOptions options_of_test() {
+OptimizeOptions options_of_rewrites() {
   OptimizeOptions options;
   options.device = cost::find_device("cpu").value();
   options.training.emplace();
@@ -37,7 +37,7 @@ OptimizeOptions options_of_test() {
 }
 
 TEST(TakeRewrites, OneMaskForAllLayers) {
-  OptimizeOptions options = options_of_test();
+  OptimizeOptions options = options_of_rewrites();
   const auto with = optimize(masked_layers(), options);
   ASSERT_TRUE(with.has_value()) << with.error().message;
   options.rewrites.without = {"common-ops"};
@@ -57,7 +57,7 @@ TEST(TakeRewrites, OneMaskForAllLayers) {
 }
 
 TEST(TakeRewrites, AnUnknownNameIsAnErrorOfUse) {
-  OptimizeOptions options = options_of_test();
+  OptimizeOptions options = options_of_rewrites();
   options.rewrites.with = {"faster"};
   const auto made = optimize(masked_layers(), options);
   ASSERT_FALSE(made.has_value());
@@ -67,7 +67,7 @@ TEST(TakeRewrites, AnUnknownNameIsAnErrorOfUse) {
 }
 
 TEST(TakeRewrites, WhatTwoStagesChangedIsAddedUp) {
-  const OptimizeOptions options = options_of_test();
+  const OptimizeOptions options = options_of_rewrites();
   std::vector<RewriteWorth> worth = {{.name = "common-ops", .ops = 5, .peak_bytes = -7}};
   ir::Graph graph = masked_layers();
   graph.set_output(graph.outputs()[0], false);
@@ -84,7 +84,7 @@ TEST(TakeRewrites, WhatTwoStagesChangedIsAddedUp) {
 
 // The logits of 64 rows and 200 classes are eight times as large as the weights that make them.
 TEST(TakeRewrites, ALargeLossIsWorthChunks) {
-  OptimizeOptions options = options_of_test();
+  OptimizeOptions options = options_of_rewrites();
   options.training->loss.kind = autodiff::LossKind::kCrossEntropy;
   ir::Graph graph;
   graph.name = "classes";

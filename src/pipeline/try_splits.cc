@@ -17,12 +17,26 @@
 
 namespace lowtide::pipeline {
 
+StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options) {
+  StepMoves moves;
+  for (const std::string& name : open_rewrites(options))
+    moves.moves.push_back({.rewrites = {name}});
+  if (options.query_blocks <= 1)
+    for (const int64_t blocks : kSplit.blocks) moves.moves.push_back({.query_blocks = blocks});
+  moves.step = [&forward, &options](const Candidate& candidate) {
+    return step_to_cut(forward, with(options, candidate));
+  };
+  return moves;
+}
+
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials) {
   std::vector<Candidate> chosen;
   bool has_even = false;
   for (const Candidate& candidate : candidates) {
     const bool is_even = candidate.labels.nests.empty();
-    if (candidate.labels.whole() || (chosen.size() >= trials && (has_even || !is_even))) continue;
+    if (candidate.has_moves() || candidate.labels.whole() ||
+        (chosen.size() >= trials && (has_even || !is_even)))
+      continue;
     has_even |= is_even;
     chosen.push_back(candidate);
   }
@@ -39,11 +53,22 @@ std::vector<Candidate> more_than(const std::vector<Candidate>& chosen,
     const bool is_known = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& other) {
       return other.labels == candidate.labels;
     });
-    if (candidate.can_fit() && !candidate.labels.whole() && !is_known &&
+    if (candidate.can_fit() && !candidate.has_moves() && !candidate.labels.whole() && !is_known &&
         more.size() < kSplit.more_trials)
       more.push_back(candidate);
   }
   return more;
+}
+
+// The best candidates with rewrites or blocks, as long as they are estimated to be faster than all
+// without.
+std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> moved;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.can_fit() || !candidate.has_moves()) break;
+    if (moved.size() < kSplit.moved_trials) moved.push_back(candidate);
+  }
+  return moved;
 }
 
 // Where what was estimated does not fit: from few parts to many.
@@ -123,14 +148,16 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   const bool is_known = !trials.numbers.empty() && trials.best;
   const double below = is_known ? trials.to_be_beaten() : trials.to_beat;
   const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kTrials.estimate_error);
-  LT_ASSIGN(const std::vector<Candidate> candidates,
-            label_candidates(step, options, {}, std::min(below, of_use)));
+  LT_ASSIGN(
+      const std::vector<Candidate> candidates,
+      label_candidates(step, options, {}, std::min(below, of_use), step_moves(forward, options)));
   std::vector<Candidate> chosen =
       chosen_of(candidates, is_known ? kSplit.trials_beside_numbers : kSplit.trials);
   if (is_known) {
     LT_ASSIGN(chosen, by_bound(forward, options, std::move(chosen), trials));
   }
   LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
+  LT_RETURN_IF_ERROR(try_some(moved_ones(candidates), kSplit.trial_share));
   if (trials.is_loose() && !is_known)
     LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
   if (options.most_seconds) return {};

@@ -28,6 +28,8 @@ struct SplitTuning {
   size_t moving_trials = 2;          // with a link, by what is estimated with it
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
+  size_t moved_trials = 2;        // candidates with rewrites or blocks
+  int64_t blocks[3] = {2, 4, 8};  // of queries, that the label search looks at
   double near = 0.05;  // of the seconds: a trial so much slower than the best is planned as well
   // Numbers of parts may be above their bounds by that share of what the best is above its own;
   // with transfers, for which a trial costs more, by all of it.
@@ -47,7 +49,11 @@ struct SplitTuning {
 };
 inline constexpr SplitTuning kSplit;
 
-// The best candidates, and the best without levels.
+// What the label search may do to the step beside labels: rewrites that nobody asked for, and blocks
+// of queries, if nobody said how many. Both must stay.
+StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options);
+
+// The best candidates in parts without moves, and the best without levels.
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials);
 
 // What is worth a plan beside the best: what trials and bounds say is no more exact than that.

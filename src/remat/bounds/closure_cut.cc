@@ -43,16 +43,17 @@ class OpBound {
     return top(lines(seen, {})).second < proven - kClosureCut.same_line * proven - 1;
   }
 
-  // False if nothing fits at all.
+  // False if nothing fits at all; what needs least is known then.
   bool begin() {
-    if (capacity_ < 0) return false;
     CutChoice least;
+    if (capacity_ < 0) return false;
     if (graph_.problem->link) {
       least = net_.follow(std::vector<char>(graph_.size(), 0));  // everything moves
       least.moved.swap(least.stored);
       least.load_bytes = least.store_bytes = least.stored_bytes;
       least.stored_bytes = 0;
     } else if (net_.least_bytes(least) > capacity_) {
+      choices_.push_back(std::move(least));
       return false;
     }
     choices_.push_back(net_.follow(std::vector<char>(graph_.size(), 0)));
@@ -109,6 +110,8 @@ class OpBound {
     }
   }
 
+  // Where nothing fits: what needs the fewest bytes beside what is there anyway.
+  CutChoice least() const { return choices_.empty() ? CutChoice{} : choices_.front(); }
   int64_t best_ticks() const { return best_ticks_; }
   void set_floor(int64_t ticks) { best_ticks_ = ticks; }
   const CutPrices& prices() const { return prices_; }
@@ -254,6 +257,7 @@ CutBoundResult closure_cut(const StepGraph& graph, const plan::ScheduleProfile& 
       result.feasible = false;
       result.op = op;
       result.capacity_bytes = bound.capacity();
+      result.over = bound.least();
       break;
     }
     for (const CutChoice& choice : carried) bound.carry_over(choice);

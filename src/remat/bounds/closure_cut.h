@@ -73,8 +73,10 @@ struct CutBoundResult {
   CutPrices prices;
   int64_t bound_ticks = 0;  // beyond each op once
   int64_t capacity_bytes = 0;
-  CutChoice choice;               // the cheapest that fits among those seen
-  CutChoice over;                 // and that does not: both have the best price between them
+  CutChoice choice;  // the cheapest that fits among those seen
+  // And that does not: both have the best price between them. If nothing fits at the op, what needs
+  // the fewest bytes there.
+  CutChoice over;
   std::vector<SchedOpId> others;  // ops that bind, too: those that need most, and former best ones
   int64_t cuts = 0, work = 0;
   bool cut_short = false;  // by the clock or the flag

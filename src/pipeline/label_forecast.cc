@@ -1,0 +1,85 @@
+#include "pipeline/label_forecast.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "remat/bounds/step_graph.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+using plan::SchedOpId;
+using plan::SchedValueId;
+
+// What an op makes and reads, of the whole step's values.
+std::vector<SchedValueId> values_at(const plan::ScheduleProblem& problem, SchedOpId op) {
+  std::vector<SchedValueId> values;
+  for (const SchedValueId v : problem.values.ids()) {
+    const plan::SchedValue& value = problem.values[v];
+    if (value.producer == op || std::binary_search(value.readers.begin(), value.readers.end(), op))
+      values.push_back(v);
+  }
+  return values;
+}
+
+void keep_each_once(std::vector<SchedValueId>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+}  // namespace
+
+LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
+                             const fission::Scaled& scaled, const remat::CutBoundResult& cut)
+    : is_over_(!cut.feasible) {
+  if (!cut.op || (cut.feasible && cut.bound_ticks <= 0)) return;
+  if (cut.feasible)
+    seconds_per_byte_ = cut.bound_seconds / static_cast<double>(cut.bound_ticks) *
+                        static_cast<double>(cut.prices.per_byte) / static_cast<double>(remat::kOne);
+  op_ = scaled.op[*cut.op];
+  if (!op_.valid()) {  // what begins a sum: of no step
+    *this = {};
+    return;
+  }
+  const std::vector<SchedValueId> at_op = values_at(scaled.problem, *cut.op);
+  for (const remat::CutChoice* known : {&cut.over, &cut.choice}) {
+    if (is_over_ ? known == &cut.choice : known->stored.empty() && known->reruns.empty()) continue;
+    Choice& choice = choices_.emplace_back();
+    choice.held = known->stored;
+    choice.held.insert(choice.held.end(), at_op.begin(), at_op.end());
+    keep_each_once(choice.held);
+    choice.reruns = LabelProblem::of_step(known->reruns, scaled);
+    choice.held_bytes = bytes_of(problem, labels, choice);
+    choice.over_bytes = known->stored_bytes - cut.capacity_bytes;
+  }
+}
+
+int64_t LabelForecast::bytes_of(const LabelProblem& problem, const CutStep& labels,
+                                const Choice& choice) const {
+  return problem.scale().bytes_at(op_, choice.held, labels.levels, labels.level_of, labels.cuts);
+}
+
+int64_t LabelForecast::over_bytes(const LabelProblem& problem, const CutStep& labels,
+                                  const Choice& choice) const {
+  return choice.over_bytes + bytes_of(problem, labels, choice) - choice.held_bytes;
+}
+
+int64_t LabelForecast::over_bytes(const LabelProblem& problem, const CutStep& labels) const {
+  return is_over_ ? std::max<int64_t>(over_bytes(problem, labels, choices_.front()), 0) : 0;
+}
+
+double LabelForecast::seconds(const LabelProblem& problem, const CutStep& labels) const {
+  if (seconds_per_byte_ <= 0 || choices_.empty()) return labels.once_seconds;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Choice& choice : choices_) {
+    double reruns = 0;
+    for (const SchedOpId op : choice.reruns)
+      if (!problem.scale().is_head_of(op, op_, labels.levels, labels.level_of))
+        reruns += labels.seconds[problem.view().op[op]];
+    const auto over = static_cast<double>(over_bytes(problem, labels, choice));
+    least = std::min(least, reruns + seconds_per_byte_ * over);
+  }
+  return labels.once_seconds + std::max(least, 0.0);
+}
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,185 @@
+#include "pipeline/label_problem.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <numeric>
+#include <utility>
+
+#include "analysis/describe.h"
+#include "fission/unfold.h"
+#include "pipeline/named_runs.h"
+#include "plan/schedule_problem.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+using ir::OpId;
+using plan::SchedOpId;
+
+// Problems are copied for each labels that are judged, and nobody reads their names.
+void drop_names(plan::ScheduleProblem& problem) {
+  for (plan::SchedOp& op : problem.ops) op.name.clear();
+  for (plan::SchedValue& value : problem.values) value.name.clear();
+  for (plan::SchedResident& resident : problem.residents) resident.name.clear();
+}
+
+// Of the levels, and of each op that is cut its axis, bounds, and the level that it has them by.
+uint64_t hash_of(const CutStep& cut) {
+  std::vector<int64_t> words;
+  for (const fission::Levels::Level& level : cut.levels.levels)
+    words.insert(words.end(), {level.parent, level.parts});
+  for (const OpId op : cut.cuts.ids()) {
+    if (!cut.cuts[op]) continue;
+    const std::vector<int64_t>& bounds = cut.cuts[op]->bounds;
+    words.insert(words.end(), {static_cast<int64_t>(op.index()), cut.level_of[op],
+                               cut.cuts[op]->axis, static_cast<int64_t>(bounds.size())});
+    words.insert(words.end(), bounds.begin(), bounds.end());
+  }
+  return XXH3_64bits(words.data(), words.size() * sizeof(int64_t));
+}
+
+}  // namespace
+
+LabelProblem::LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units)
+    : step_(std::move(step)),
+      options_(options),
+      order_units_(order_units),
+      estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
+
+Result<std::unique_ptr<LabelProblem>> LabelProblem::make(ir::Graph step,
+                                                         const OptimizeOptions& options,
+                                                         int64_t order_units) {
+  std::unique_ptr<LabelProblem> made(new LabelProblem(std::move(step), options, order_units));
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(made->step_));
+  if (classes.empty()) return std::unique_ptr<LabelProblem>();
+  made->axis_class_ = classes.front();
+  made->reader_.emplace(made->step_, made->axis_class_);
+  LT_RETURN_IF_ERROR(made->pose());
+  return made;
+}
+
+// The whole step's problem, its best order, and prices.
+Status LabelProblem::pose() {
+  const auto price = [this](const plan::OpDesc& op) -> Result<double> {
+    LT_ASSIGN(const cost::Estimate estimate, estimator_.estimate(op));
+    return estimate.seconds;
+  };
+  LT_ASSIGN(auto seconds, fission::PartSeconds::make(step_, price));
+  seconds_.emplace(std::move(seconds));
+  analysis::OpCosts costs;
+  costs.workspace_bytes = workspaces();
+  LT_ASSIGN(costs.seconds, all_seconds(fission::Cuts(step_.op_count())));
+  const int64_t alignment = options_.device.alignment_bytes;
+  LT_ASSIGN(auto view, analysis::make_schedule_view(step_, costs, alignment));
+  view_.emplace(std::move(view));
+  drop_names(view_->problem);
+  LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
+  scale_.emplace(std::move(scale));
+  given_ = best_order(view_->problem).sequence;
+  return {};
+}
+
+// As the operands lie in the step, before layouts are chosen: an estimate. Of ops that no kernel
+// takes so, none.
+IdVector<OpId, int64_t> LabelProblem::workspaces() const {
+  IdVector<OpId, int64_t> bytes(step_.op_count(), 0);
+  if (options_.kernels == nullptr) return bytes;
+  for (const OpId id : step_.ops()) {
+    const auto desc = analysis::describe(step_, id);
+    const auto needed = desc ? options_.kernels->workspace_bytes(*desc) : Result<int64_t>(0);
+    bytes[id] = needed.value_or(0);
+  }
+  return bytes;
+}
+
+Result<IdVector<OpId, double>> LabelProblem::all_seconds(const fission::Cuts& cuts) {
+  IdVector<OpId, double> seconds(step_.op_count(), 0);
+  for (const OpId id : step_.ops()) {
+    LT_ASSIGN(seconds[id], seconds_->of(id, cuts[id] ? &*cuts[id] : nullptr));
+  }
+  return seconds;
+}
+
+plan::ScheduleOutcome LabelProblem::best_order(const plan::ScheduleProblem& problem) const {
+  order::OrderOptions quick = options_.order;
+  quick.exact_search = quick.beam = quick.cut_bound = false;
+  quick.random_restarts = 0;
+  quick.limits.max_units = order_units_;
+  return order::solve(problem, quick);
+}
+
+Result<std::optional<CutStep>> LabelProblem::cut(const fission::Labels& labels) {
+  auto levels = reader_->levels(labels);
+  if (!levels) return std::nullopt;
+  CutStep made{.levels = *std::move(levels)};
+  made.cuts = fission::cuts_of(step_, axis_class_, made.levels);
+  made.level_of = fission::levels_as_cut(made.levels, made.cuts);
+  if (fission::has_idle_level(made.levels, made.level_of)) return std::nullopt;
+  LT_ASSIGN(made.seconds, all_seconds(made.cuts));
+  made.once_seconds = std::accumulate(made.seconds.begin(), made.seconds.end(), 0.0);
+  made.hash = hash_of(made);
+  return made;
+}
+
+fission::Scaled LabelProblem::scaled(const CutStep& cut, int64_t budget_bytes) const {
+  fission::Scaled scaled = scale_->problem(cut.levels, cut.cuts, cut.seconds);
+  scaled.problem.budget_bytes = budget_bytes;
+  if (!options_.schedule.transfers) plan::forbid_transfers(scaled.problem);
+  return scaled;
+}
+
+std::vector<SchedOpId> LabelProblem::runs_in(const fission::Scaled& scaled,
+                                             const StepRuns& runs) const {
+  IdVector<SchedOpId, SchedOpId> scaled_op(view_->op.size());
+  for (const SchedOpId op : scaled.op.ids())
+    if (scaled.op[op].valid()) scaled_op[scaled.op[op]] = op;
+  IdVector<SchedOpId, std::vector<SchedOpId>> begins(scaled.op.size());
+  for (const auto& [before, after] : scaled.problem.control)
+    if (!scaled.op[before].valid()) begins[after].push_back(before);
+  IdVector<SchedOpId, char> has_begun(scaled.op.size(), 0);
+  std::vector<SchedOpId> sequence;
+  for (const SchedOpId op : runs) {
+    for (const SchedOpId begin : begins[scaled_op[op]])
+      if (!std::exchange(has_begun[begin], 1)) sequence.push_back(begin);
+    sequence.push_back(scaled_op[op]);
+  }
+  return sequence;
+}
+
+StepRuns LabelProblem::of_step(const std::vector<SchedOpId>& sequence,
+                               const fission::Scaled& scaled) {
+  StepRuns runs;
+  for (const SchedOpId op : sequence)
+    if (scaled.op[op].valid()) runs.push_back(scaled.op[op]);
+  return runs;
+}
+
+std::vector<std::string> LabelProblem::names_of(const StepRuns& runs) const {
+  std::vector<std::string> names;
+  for (const SchedOpId run : runs) names.push_back(step_.op(view_->op[run]).name);
+  return names;
+}
+
+StepRuns LabelProblem::runs_named(std::span<const std::string> names) const {
+  plan::ScheduleProblem named = view_->problem;
+  for (const SchedOpId op : named.ops.ids()) named.ops[op].name = step_.op(view_->op[op]).name;
+  StepRuns runs;
+  for (const plan::SchedAction& action : named_runs(named, names)) runs.push_back(action.op);
+  return runs;
+}
+
+std::vector<std::string> LabelProblem::unfolded(const CutStep& cut, const StepRuns& runs) const {
+  IdVector<SchedOpId, int> of_run(view_->op.size());
+  for (const SchedOpId op : view_->op.ids()) of_run[op] = cut.level_of[view_->op[op]];
+  std::vector<std::string> names;
+  for (const fission::PartRun& run :
+       fission::unfold(view_->problem, cut.levels, of_run, runs, scale_->waits_for())) {
+    const OpId op = view_->op[run.op];
+    const std::string& name = step_.op(op).name;
+    names.push_back(cut.cuts[op] ? fission::part_name(name, static_cast<size_t>(run.part)) : name);
+  }
+  return names;
+}
+
+}  // namespace lowtide::pipeline

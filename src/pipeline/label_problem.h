@@ -1,0 +1,104 @@
+// The largest axis class of one graph, posed so that labels of it (fission/labels.h) are judged in
+// milliseconds: the whole step as a ScheduleProblem with its best order, the seconds of ops in
+// parts, and the scaled problem of any labels (fission/scale.h).
+//
+// Labels are known by what they cut: the same ops at the same bounds in levels that lie alike,
+// whatever regions name them.
+//
+// Tests: label_problem_test.cc, tests/split_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/schedule_view.h"
+#include "base/id.h"
+#include "base/result.h"
+#include "cost/estimate.h"
+#include "fission/classes.h"
+#include "fission/expand.h"
+#include "fission/labels.h"
+#include "fission/part_seconds.h"
+#include "fission/scale.h"
+#include "ir/graph.h"
+#include "order/order.h"
+#include "pipeline/optimize.h"
+#include "plan/schedule_problem.h"
+
+namespace lowtide::pipeline {
+
+// What labels make of the step, without a schedule.
+struct CutStep {
+  fission::Levels levels = {};
+  fission::Cuts cuts = {};
+  IdVector<ir::OpId, int> level_of = {};    // as cut: fission::levels_as_cut
+  IdVector<ir::OpId, double> seconds = {};  // of all parts of each op
+  double once_seconds = 0;                  // the sum of these
+  uint64_t hash = 0;                        // of cuts and levels
+};
+
+// Runs of the whole step's problem, in their order.
+using StepRuns = std::vector<plan::SchedOpId>;
+
+class LabelProblem {
+ public:
+  // Options must stay. None: no axis class has two ops. Error: as of fission::axis_classes and
+  // analysis::make_schedule_view.
+  static Result<std::unique_ptr<LabelProblem>> make(ir::Graph step, const OptimizeOptions& options,
+                                                    int64_t order_units);
+  LabelProblem(const LabelProblem&) = delete;  // parts of it refer to others
+  LabelProblem& operator=(const LabelProblem&) = delete;
+
+  const ir::Graph& step() const { return step_; }
+  const fission::AxisClass& axis_class() const { return axis_class_; }
+  const analysis::ScheduleView& view() const { return *view_; }
+  const fission::Scale& scale() const { return *scale_; }
+  // The best order of the whole step, each op once.
+  const StepRuns& given() const { return given_; }
+
+  // None: heads name no ops of this step, or a level changes nothing. Error: as of the prices.
+  Result<std::optional<CutStep>> cut(const fission::Labels& labels);
+
+  // With a budget, without the link where transfers are not allowed.
+  fission::Scaled scaled(const CutStep& cut, int64_t budget_bytes) const;
+
+  // In a few list schedules.
+  plan::ScheduleOutcome best_order(const plan::ScheduleProblem& problem) const;
+
+  // Runs of the whole step's ops as ones of the scaled problem: what begins a sum comes right
+  // before the first who needs it. And back.
+  std::vector<plan::SchedOpId> runs_in(const fission::Scaled& scaled, const StepRuns& runs) const;
+  static StepRuns of_step(const std::vector<plan::SchedOpId>& sequence,
+                          const fission::Scaled& scaled);
+
+  // Names of the ops of runs, and runs that do here what those of another step did (named_runs.h):
+  // a proposal.
+  std::vector<std::string> names_of(const StepRuns& runs) const;
+  StepRuns runs_named(std::span<const std::string> names) const;
+
+  // A schedule of one part of everything, as names of the parts' ops.
+  std::vector<std::string> unfolded(const CutStep& cut, const StepRuns& runs) const;
+
+ private:
+  LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units);
+  Status pose();
+  IdVector<ir::OpId, int64_t> workspaces() const;
+  Result<IdVector<ir::OpId, double>> all_seconds(const fission::Cuts& cuts);
+
+  const ir::Graph step_;
+  const OptimizeOptions& options_;
+  const int64_t order_units_;
+  const cost::Estimator estimator_;
+  fission::AxisClass axis_class_;
+  std::optional<fission::LabelReader> reader_;
+  std::optional<fission::PartSeconds> seconds_;
+  std::optional<analysis::ScheduleView> view_;
+  std::optional<fission::Scale> scale_;
+  StepRuns given_;
+};
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,123 @@
+// A step posed for its labels: what they cut and take, which of them are the same, and schedules
+// that go from one step to another by names. What is judged of them: tests/split_test.cc.
+#include "pipeline/label_problem.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "autodiff/training.h"
+#include "pipeline/testing/layers.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+using fission::Labels;
+
+constexpr int64_t kBudget = int64_t{1} << 20;
+
+OptimizeOptions training_options() {
+  OptimizeOptions options = options_on_cpu();
+  options.training.emplace();
+  options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
+  return options;
+}
+
+ir::Graph step_of(const ir::Graph& forward, const OptimizeOptions& options) {
+  return autodiff::make_training_graph(forward, *options.training).value();
+}
+
+class LabelProblemTest : public testing::Test {
+ protected:
+  CutStep cut(const Labels& labels) { return problem_->cut(labels).value().value(); }
+
+  const OptimizeOptions options_ = training_options();
+  const std::unique_ptr<LabelProblem> problem_ =
+      LabelProblem::make(step_of(mlp(5, 64, 8), options_), options_, 100'000).value();
+};
+
+TEST_F(LabelProblemTest, WithoutAClassThereIsNone) {
+  ir::Graph graph;
+  graph.set_output(apply(graph, "Tanh", {add_value(graph, "x", {}, Category::kInput)}), true);
+  const auto made = LabelProblem::make(graph, options_, 1000);
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(*made, nullptr);
+}
+
+TEST_F(LabelProblemTest, LabelsThatSayNothingAreNone) {
+  EXPECT_FALSE(problem_->cut({.nests = {{"no such op", 2}}}).value().has_value());
+  // As many parts as there are around it.
+  EXPECT_FALSE(problem_->cut({.parts = 2, .nests = {{"Relu", 2}}}).value().has_value());
+  EXPECT_TRUE(problem_->cut({.parts = 2, .nests = {{"Relu", 4}}}).value().has_value());
+}
+
+TEST_F(LabelProblemTest, TakesWhatItsOpsTake) {
+  const CutStep whole = cut({});
+  const auto order = problem_->best_order(problem_->scaled(whole, kBudget).problem);
+  EXPECT_EQ(problem_->given(),
+            LabelProblem::of_step(order.sequence, problem_->scaled(whole, kBudget)));
+  double sum = 0;
+  for (const plan::SchedOp& op : problem_->scaled(whole, kBudget).problem.ops) sum += op.seconds;
+  EXPECT_NEAR(sum, whole.once_seconds, 1e-12 * sum);
+  // Parts launch their kernels several times.
+  EXPECT_GT(cut({.parts = 4}).once_seconds, whole.once_seconds);
+}
+
+// The hash is that of what is cut: equal where and only where cuts and levels are.
+TEST_F(LabelProblemTest, AreKnownByWhatTheyCut) {
+  std::vector<Labels> all = {{}, {.parts = 2}, {.parts = 4}};
+  for (const char* head : {"Relu", "MatMul.1", "Relu.1", "MatMul.2", "Relu.2"})
+    for (const int64_t parts : {2, 4, 8}) {
+      all.push_back({.nests = {{head, parts}}});
+      all.push_back({.parts = 2, .nests = {{head, parts}}});
+    }
+  const auto same = [](const CutStep& a, const CutStep& b) {
+    bool is_same = a.cuts == b.cuts && a.levels.levels.size() == b.levels.levels.size();
+    for (size_t k = 0; is_same && k < a.levels.levels.size(); ++k)
+      is_same = a.levels.levels[k].parts == b.levels.levels[k].parts &&
+                a.levels.levels[k].parent == b.levels.levels[k].parent;
+    for (const ir::OpId op : a.cuts.ids())
+      is_same = is_same && (!a.cuts[op] || a.level_of[op] == b.level_of[op]);
+    return is_same;
+  };
+  int equal = 0, different = 0;
+  for (const Labels& one : all)
+    for (const Labels& other : all) {
+      const auto a = problem_->cut(one).value(), b = problem_->cut(other).value();
+      if (!a || !b) continue;
+      EXPECT_EQ(a->hash == b->hash, same(*a, *b))
+          << fission::print(one) << " and " << fission::print(other);
+      (a->hash == b->hash ? equal : different) += 1;
+    }
+  EXPECT_GT(equal, 10);
+  EXPECT_GT(different, 100);
+}
+
+TEST_F(LabelProblemTest, SchedulesComeBackFromTheScaledProblem) {
+  for (const Labels& labels : {Labels{}, Labels{.parts = 4}, Labels{.nests = {{"Relu.1", 4}}}}) {
+    const fission::Scaled scaled = problem_->scaled(cut(labels), kBudget);
+    const auto sequence = problem_->runs_in(scaled, problem_->given());
+    EXPECT_TRUE(plan::simulate(scaled.problem, sequence).has_value()) << fission::print(labels);
+    EXPECT_EQ(LabelProblem::of_step(sequence, scaled), problem_->given());
+  }
+}
+
+// By names a schedule goes over to a step with more ops, reruns included, and comes back.
+TEST_F(LabelProblemTest, SchedulesGoOverByNames) {
+  const auto deeper = LabelProblem::make(step_of(mlp(6, 64, 8), options_), options_, 100'000);
+  ASSERT_TRUE(deeper.has_value());
+  StepRuns runs = problem_->given();
+  EXPECT_EQ(problem_->runs_named(problem_->names_of(runs)), runs);
+  runs.insert(runs.begin() + 4, runs[2]);
+  const StepRuns there = (*deeper)->runs_named(problem_->names_of(runs));
+  EXPECT_GT(there.size(), runs.size());
+  std::vector<plan::SchedAction> actions;
+  for (const plan::SchedOpId op : there) actions.push_back(plan::SchedAction::run(op));
+  const auto profile = plan::simulate_sequence((*deeper)->view().problem, actions);
+  EXPECT_TRUE(profile.has_value()) << profile.error().message;
+  EXPECT_EQ(std::count(there.begin(), there.end(), there[2]), 2);
+}
+
+}  // namespace
+}  // namespace lowtide::pipeline
