@@ -13,12 +13,15 @@
 // makes the energy of the retention search (overflow summed over time) exact and cheap: an edit
 // that spans thousands of runs costs little more than one that spans a hundred.
 //
-// A bucket of which a part changes is stale until somebody asks for the overflow: the run of an op
-// adds to its own bucket several times, and one pass does for all of them.
+// Nothing of that is done before somebody asks for the overflow. A bucket of which a part changes is
+// stale until then: the run of an op adds to its own bucket several times, and one pass does for
+// all of them. What is added to many whole buckets waits as a difference at the first and behind
+// the last: one walk adds all that waits, and what was undone meanwhile is nothing by then.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/id.h"
@@ -60,7 +63,7 @@ class Timeline {
 
   double bytes(NodeId node) const {
     const size_t s = slot(node).index();
-    return bytes_[s] + summary_[s / kBucket].added;
+    return bytes_[s] + added_to(static_cast<int>(s / kBucket));
   }
   // Adds to one node; to all after a node up to another; to all between two.
   void add_at(NodeId node, double bytes) { add(place_of(node), place_of(node), bytes); }
@@ -72,7 +75,7 @@ class Timeline {
   }
   // Sum over nodes of what lies above the capacity.
   double overflow() const {
-    if (!stale_.empty()) refresh();
+    refresh();
     return overflow_;
   }
   double capacity() const { return capacity_; }
@@ -85,11 +88,10 @@ class Timeline {
 
  private:
   struct Summary {
-    double added = 0;    // to all slots of the bucket, besides bytes_
+    double added = 0;    // to all slots of the bucket, besides bytes_ and what waits
     double largest = 0;  // with `added`; -infinity when empty
     double least = 0;
-    double overflow = 0;  // of the bucket
-    int nodes = 0;
+    double overflow = 0;    // of the bucket
     bool is_stale = false;  // least, largest and overflow are of before: see stale_
   };
   // Within, slots and buckets are counted with: a slot's number is its bucket's, times kBucket, and
@@ -99,11 +101,22 @@ class Timeline {
   // To all in slots first..last, both included; nothing where first > last.
   void add(int first, int last, double bytes);
   void add_to_part(int bucket, int from, int to, double bytes);
-  double add_to_all(int bucket, double bytes);
   void reset(int buckets);
   void make_known(NodeId node);
+  double added_to(int bucket) const {
+    const double added = summary_[static_cast<size_t>(bucket)].added;
+    return bucket < first_waiting_ || bucket > last_waiting_ ? added : added + waiting_for(bucket);
+  }
+  double waiting_for(int bucket) const;
+  void add_between_buckets(int first, int last, double bytes);
+  void add_what_waits() const;
+  double add_to_summary(int bucket, double bytes) const;
   void note_change(int bucket);
-  void refresh() const;
+  void mark_stale(int bucket);
+  void refresh() const {
+    if (!stale_.empty() || first_waiting_ <= last_waiting_) bring_up_to_date();
+  }
+  void bring_up_to_date() const;
   void summarize(int bucket) const;
   void make_room(int bucket);
   void spread(int first_bucket, int buckets);
@@ -115,10 +128,14 @@ class Timeline {
   mutable double overflow_ = 0;  // of all buckets, as their summaries say
   int64_t work_ = 0;
   IdVector<NodeId, SlotId> slot_;
-  std::vector<NodeId> node_;   // by slot
-  std::vector<double> bytes_;  // by slot; free slots are far below any capacity
+  std::vector<NodeId> node_;    // by slot
+  std::vector<double> bytes_;   // by slot; free slots are far below any capacity
+  std::vector<int32_t> nodes_;  // of each bucket
   mutable std::vector<Summary> summary_;
-  mutable std::vector<int> stale_;   // buckets
+  mutable std::vector<int> stale_;  // buckets
+  // What waits to be added to each bucket, beyond the one before it: between two, both included.
+  mutable std::vector<double> waiting_;
+  mutable int first_waiting_ = std::numeric_limits<int>::max(), last_waiting_ = -1;
   std::vector<NodeId> moved_nodes_;  // of spread
   std::vector<double> moved_bytes_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "remat/search/sequence_state.h"
 
@@ -23,12 +24,15 @@ constexpr ChainPlanTuning kChainPlan;
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 
-// The table of the dynamic programming.
+// The table of the dynamic programming: a row for each stretch of stages, by what is left for it.
+// Rows are filled as they are made, and costs lie by themselves: tables have millions of entries.
 class ChainTable {
  public:
   ChainTable(const Chain& chain, double bytes, int grains)
       : stages_(chain.stages), grains_(grains), scale_(grains / bytes) {
-    best_.resize(stages_.size() * stages_.size() * (static_cast<size_t>(grains) + 1));
+    const size_t entries = row(0, stages_.size()) * row_size();
+    costs_ = std::make_unique_for_overwrite<int64_t[]>(entries);
+    choices_ = std::make_unique_for_overwrite<int32_t[]>(entries);
   }
 
   ChainPlan solve() {
@@ -37,24 +41,22 @@ class ChainTable {
       for (size_t a = 0; a + length < n; ++a) fill(a, a + length);
     ChainPlan plan;
     plan.units = units_;
-    const Best& all = best(0, n - 1, grains_);
-    if (all.cost >= kNever) return plan;
-    plan.extra_cost = all.cost;
+    const int64_t all = costs(0, n - 1)[grains_];
+    if (all >= kNever) return plan;
+    plan.extra_cost = all;
     for (const ChainStage& stage : stages_) plan.extra_cost -= stage.forward_cost;
     write(0, n - 1, grains_, plan.steps);
     return plan;
   }
 
  private:
-  struct Best {
-    int64_t cost = kNever;
-    int choice = -1;  // an option, or those of stage a and j - a - 1
-  };
+  // Of stages a..b, those that end earlier first.
+  static size_t row(size_t a, size_t b) { return b * (b + 1) / 2 + a; }
+  size_t row_size() const { return static_cast<size_t>(grains_) + 1; }
+  int64_t* costs(size_t a, size_t b) { return costs_.get() + row(a, b) * row_size(); }
+  // An option, or those of stage a and j - a - 1.
+  int32_t* choices(size_t a, size_t b) { return choices_.get() + row(a, b) * row_size(); }
 
-  Best& best(size_t a, size_t b, int left) {
-    return best_[(a * stages_.size() + b) * (static_cast<size_t>(grains_) + 1) +
-                 static_cast<size_t>(left)];
-  }
   int grains(double bytes) const {
     return static_cast<int>(std::min(std::ceil(bytes * scale_ - 1e-9), 5e8));
   }
@@ -63,15 +65,22 @@ class ChainTable {
   void fill(size_t a, size_t b) {
     const ChainStage& stage = stages_[a];
     const int gradient = grains(stages_[b].gradient_bytes);
+    int64_t* const here = costs(a, b);
+    int32_t* const chosen = choices(a, b);
+    std::fill_n(here, row_size(), kNever);
+    std::fill_n(chosen, row_size(), -1);
+    const auto take = [&](int left, int64_t cost, size_t choice) {
+      if (cost < here[left]) here[left] = cost, chosen[left] = static_cast<int32_t>(choice);
+    };
     for (size_t o = 0; o < stage.options.size(); ++o) {
       const ChainOption& option = stage.options[o];
       const int need =
           std::max(grains(option.forward_peak) + gradient, grains(option.backward_peak));
       const int kept = a == b ? 0 : grains(option.kept_bytes) + input(a + 1);
-      for (int left = std::max(need, kept); left <= grains_; ++left) {
-        const int64_t rest = a == b ? 0 : best(a + 1, b, left - kept).cost;
-        take(best(a, b, left), stage.forward_cost + option.cost + rest, static_cast<int>(o));
-      }
+      const int64_t cost = stage.forward_cost + option.cost;
+      const int64_t* rest = a == b ? nullptr : costs(a + 1, b);
+      for (int left = std::max(need, kept); left <= grains_; ++left)
+        take(left, cost + (rest == nullptr ? 0 : rest[left - kept]), o);
     }
     // Stages a..j-1 pass on their values and nothing else.
     int pass = 0;
@@ -80,20 +89,17 @@ class ChainTable {
       const int before = j - 1 == a ? 0 : input(j - 1);
       pass = std::max(pass, before + grains(stages_[j - 1].pass_peak) + gradient);
       cost += stages_[j - 1].forward_cost;
-      for (int left = std::max(pass, input(j)); left <= grains_; ++left)
-        take(best(a, b, left), cost + best(j, b, left - input(j)).cost + best(a, j - 1, left).cost,
-             static_cast<int>(stage.options.size() + j - a - 1));
+      const int given = input(j);
+      const int64_t *after = costs(j, b), *first = costs(a, j - 1);
+      for (int left = std::max(pass, given); left <= grains_; ++left)
+        take(left, cost + after[left - given] + first[left], stage.options.size() + j - a - 1);
     }
     units_ += static_cast<int64_t>(stage.options.size() + b - a) * grains_ / 2;
   }
 
-  static void take(Best& best, int64_t cost, int choice) {
-    if (cost < best.cost) best = {cost, choice};
-  }
-
   // NOLINTNEXTLINE(misc-no-recursion): at most one level for each stage
   void write(size_t a, size_t b, int left, std::vector<ChainStep>& steps) {
-    const auto choice = static_cast<size_t>(best(a, b, left).choice);
+    const auto choice = static_cast<size_t>(choices(a, b)[left]);
     const auto& options = stages_[a].options;
     if (choice >= options.size()) {
       const size_t j = choice - options.size() + a + 1;
@@ -110,7 +116,8 @@ class ChainTable {
   const std::vector<ChainStage>& stages_;
   int grains_;
   double scale_;
-  std::vector<Best> best_;
+  std::unique_ptr<int64_t[]> costs_;
+  std::unique_ptr<int32_t[]> choices_;
   int64_t units_ = 0;
 };
 

@@ -51,9 +51,10 @@ class Greedy {
     double best = 0;
     FreeSpan chosen;
     bool chosen_deep = false;
+    const double overflow = state_.overflow();
     for (const FreeSpan& span : spans_at(fullest_node())) {
       for (const bool deep : {true, false}) {
-        const double relief = relief_of(span, deep);
+        const double relief = relief_of(span, deep, overflow);
         if (relief <= best) continue;
         best = relief;
         chosen = span;
@@ -75,7 +76,8 @@ class Greedy {
     bool any = false;
     for (const FreeSpan& span : spans_at(node)) {
       if (state_.timeline().bytes(node) <= table_.capacity() || !has_work_left()) break;
-      const double deep = relief_of(span, true), flat = relief_of(span, false);
+      const double overflow = state_.overflow();
+      const double deep = relief_of(span, true, overflow), flat = relief_of(span, false, overflow);
       if (std::max(deep, flat) <= 0) continue;
       any |= drop(span, deep > flat);
       state_.forget_log();
@@ -111,9 +113,9 @@ class Greedy {
     return spans;
   }
 
-  // Overflow that goes, by picosecond of reruns. The state is as before.
-  double relief_of(const FreeSpan& span, bool deep) {
-    const double overflow = state_.overflow();
+  // Of the overflow that there is, what goes, by picosecond of reruns. The state is as before; nobody
+  // has asked it for its overflow, so that the next drop's changes join those of taking this back.
+  double relief_of(const FreeSpan& span, bool deep, double overflow) {
     const int64_t cost = state_.extra_cost();
     const size_t mark = state_.mark();
     double relief = 0;
