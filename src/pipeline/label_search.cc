@@ -70,7 +70,7 @@ class Search {
 
   // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
-    moves_ = &moves;
+    moves_ = moves;
     LT_RETURN_IF_ERROR(look_at_all());
     counts = counts_;
     return ranked();
@@ -179,7 +179,7 @@ class Search {
   // so that moves add to it. Labels, further rewrites and blocks of what comes of them are states of
   // the same queue.
   Status look_at_moves() {
-    if (moves_->moves.empty() || is_done()) return {};
+    if (moves_.moves.empty() || is_done()) return {};
     const size_t first = all_.size();
     open_ = {};
     is_moving_ = true;
@@ -327,7 +327,7 @@ class Search {
 
   // The same labels in steps with one more rewrite, or with blocks. Nothing is forecast of them.
   void push_moves(size_t from) {
-    for (const Candidate& move : moves_->moves) {
+    for (const Candidate& move : moves_.moves) {
       const std::optional<size_t> alone = variant_with(0, move);
       if (!alone || variants_[*alone].is_dead) continue;  // it changes nothing
       const std::optional<size_t> variant = variant_with(all_[from].variant, move);
@@ -364,7 +364,7 @@ class Search {
     if (variant.problem) return true;
     if (variant.is_dead) return false;
     variant.is_dead = true;
-    Result<ir::Graph> step = moves_->step(variant.moves);
+    Result<ir::Graph> step = moves_.step(variant.moves);
     if (!step) return false;
     variant.hash = hash_of(*step);
     const bool is_known = std::any_of(variants_.begin(), variants_.end(), [&](const Variant& one) {
@@ -618,7 +618,7 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
-  const StepMoves* moves_ = nullptr;
+  StepMoves moves_ = {};        // none, unless `run` is told some
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;
