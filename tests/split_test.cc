@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -20,6 +21,7 @@
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "pipeline/take_rewrites.h"
+#include "pipeline/try_splits.h"
 #include "plan/plan.h"
 #include "plan/plan_text.h"
 #include "plan/sequence_simulator.h"
@@ -524,6 +526,30 @@ TEST(Split, ChosenPlansAreTheSameBytesForAnyNumberOfThreads) {
   }
 }
 
+// Rewrites and blocks are states of the label search: the best of all has what `is_moved` says, and
+// the best without is what a search without moves finds.
+void expect_moves_are_states(const ir::Graph& graph, const pipeline::OptimizeOptions& options,
+                             bool (*is_moved)(const pipeline::Candidate&)) {
+  const ir::Graph step = pipeline::step_to_cut(graph, options).value();
+  pipeline::LabelSearchCounts counts;
+  const auto all = pipeline::label_candidates(step, options, {}, pipeline::kAnyTime,
+                                              pipeline::step_moves(graph, options), &counts);
+  const auto alone = pipeline::label_candidates(step, options);
+  ASSERT_TRUE(all.has_value() && alone.has_value());
+  EXPECT_GT(counts.forecast, 0);
+  EXPECT_GE(static_cast<size_t>(counts.judged), all->size());
+  const pipeline::Candidate& best = all->front();
+  EXPECT_TRUE(best.fits && is_moved(best)) << fission::print(best.labels);
+  const auto plain = std::find_if(all->begin(), all->end(),
+                                  [](const auto& candidate) { return !candidate.has_moves(); });
+  ASSERT_NE(plain, all->end());
+  EXPECT_TRUE(plain->cuts_as(alone->front()));
+  EXPECT_EQ(plain->fits, alone->front().fits);
+  if (plain->fits) {
+    EXPECT_LT(best.seconds, plain->seconds);
+  }
+}
+
 // One sequence: no samples to cut, and scores of all queries and keys are most of the memory.
 TEST(Split, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
@@ -556,6 +582,7 @@ TEST(Split, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
   ASSERT_TRUE(any.has_value()) << any.error().message;
   EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
   EXPECT_GT(any->query_blocks, 1);
+  expect_moves_are_states(graph, options, [](const auto& best) { return best.query_blocks > 1; });
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   expect_right_results(any->plan, step, *kernels);
   // In one block it takes longer, if there is a plan at all.
@@ -632,6 +659,9 @@ TEST(Split, TakesRewritesThatMakeThePlanFaster) {
   EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
   EXPECT_TRUE(verify::verify(any->plan).ok());
   expect_right_results(any->plan, step, *kernels);
+  expect_moves_are_states(graph, options, [](const auto& best) {
+    return best.rewrites == std::vector<std::string>{"reassociate"};
+  });
   options.rewrites.without = {"reassociate"};
   const auto refused = pipeline::optimize(graph, options);
   ASSERT_TRUE(refused.has_value()) << refused.error().message;
