@@ -31,7 +31,7 @@ uint64_t hash_of(const CutStep& cut) {
     words.insert(words.end(), {level.parent, level.parts});
   for (const OpId op : cut.cuts.ids()) {
     if (!cut.cuts[op]) continue;
-    const std::vector<int64_t>& bounds = cut.cuts[op]->bounds;
+    const fission::Bounds& bounds = cut.cuts[op]->bounds;
     words.insert(words.end(), {static_cast<int64_t>(op.index()), cut.level_of[op],
                                cut.cuts[op]->axis, static_cast<int64_t>(bounds.size())});
     words.insert(words.end(), bounds.begin(), bounds.end());

@@ -70,7 +70,7 @@ class Search {
 
   // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
-    moves_ = &moves;
+    moves_ = moves;
     LT_RETURN_IF_ERROR(look_at_all());
     counts = counts_;
     return ranked();
@@ -179,14 +179,14 @@ class Search {
   // so that moves add to it. Labels, further rewrites and blocks of what comes of them are states of
   // the same queue.
   Status look_at_moves() {
-    if (moves_->moves.empty() || is_done()) return {};
+    if (moves_.moves.empty() || is_done()) return {};
     const size_t first = all_.size();
     open_ = {};
     is_moving_ = true;
     std::vector<size_t> from = by_rank();
     if (from.size() > tuning_.moved_from) from.resize(tuning_.moved_from);
     for (const size_t at : from) push_moves(at);
-    LT_RETURN_IF_ERROR(look_on(first + most_states() * 3 / 4));
+    LT_RETURN_IF_ERROR(look_on(first + most_states() / tuning_.moved_share));
     return look_closer(first);
   }
 
@@ -261,7 +261,7 @@ class Search {
     const double proven = state.least_seconds - state.once_seconds;
     const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
     const bool is_open = state.may_fit && !state.candidate.fits &&
-                         (!is_moving_ || moved_searches_ < tuning_.moved_searches);
+                         (!is_moving_ || moved_searches_ < tuning_.late_searches);
     return is_open && state.least_seconds + more < best_seconds_ * (1 - tuning_.worth);
   }
 
@@ -273,7 +273,8 @@ class Search {
       if (all_[at].may_fit && all_[at].least_seconds < best_seconds_) close.push_back(at);
     std::stable_sort(close.begin(), close.end(),
                      [&](size_t a, size_t b) { return key_of(all_[a]) < key_of(all_[b]); });
-    const size_t looks = is_moving_ ? tuning_.moved_looks : tuning_.closer_looks;
+    const size_t looks =
+        is_moving_ ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
     if (close.size() > looks) close.resize(looks);
     for (const size_t at : close) {
       const State& state = all_[at];
@@ -326,7 +327,7 @@ class Search {
 
   // The same labels in steps with one more rewrite, or with blocks. Nothing is forecast of them.
   void push_moves(size_t from) {
-    for (const Candidate& move : moves_->moves) {
+    for (const Candidate& move : moves_.moves) {
       const std::optional<size_t> alone = variant_with(0, move);
       if (!alone || variants_[*alone].is_dead) continue;  // it changes nothing
       const std::optional<size_t> variant = variant_with(all_[from].variant, move);
@@ -351,10 +352,9 @@ class Search {
     const auto known = std::find_if(variants_.begin(), variants_.end(),
                                     [&](const Variant& one) { return one.moves.cuts_as(moves); });
     if (known != variants_.end()) return static_cast<size_t>(known - variants_.begin());
-    const size_t most = tuning_.most_variant_ops / (step_.op_count() + 1);
     const auto dead = static_cast<size_t>(std::count_if(
         variants_.begin(), variants_.end(), [](const Variant& one) { return one.is_dead; }));
-    if (variants_.size() - dead >= std::min(tuning_.most_variants, most)) return std::nullopt;
+    if (variants_.size() - dead >= most_states() / tuning_.states_of_variant) return std::nullopt;
     variants_.push_back({.moves = std::move(moves)});
     return variants_.size() - 1;
   }
@@ -364,7 +364,7 @@ class Search {
     if (variant.problem) return true;
     if (variant.is_dead) return false;
     variant.is_dead = true;
-    Result<ir::Graph> step = moves_->step(variant.moves);
+    Result<ir::Graph> step = moves_.step(variant.moves);
     if (!step) return false;
     variant.hash = hash_of(*step);
     const bool is_known = std::any_of(variants_.begin(), variants_.end(), [&](const Variant& one) {
@@ -480,7 +480,7 @@ class Search {
     const int64_t peak = known.profile.peak_bytes;
     if (peak <= budget_bytes_) return known;
     const std::vector<SchedOpId> all(problem.ops.ids().begin(), problem.ops.ids().end());
-    const order::WaistOptions how{.enough_bytes = budget_bytes_, .worth = tuning_.waist_worth};
+    const order::WaistOptions how{.enough_bytes = budget_bytes_, .worth = tuning_.worth};
     known = order::reschedule(problem, index, std::move(known), all, how).order;
     if (known.profile.peak_bytes < peak) made.order = LabelProblem::of_step(known.sequence, scaled);
     return known;
@@ -618,7 +618,7 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
-  const StepMoves* moves_ = nullptr;
+  StepMoves moves_ = {};        // none, unless `run` is told some
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;

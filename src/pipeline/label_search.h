@@ -1,11 +1,19 @@
 // Which labels (fission/labels.h) are worth a plan: best-first search over the numbers of parts of
-// the levels of the largest axis class (MAGIS, sections 4.2 and 5.3), each judged by the scaled
-// problem of one part (fission/scale.h): its best order in a few list schedules, where that misses
-// the budget the closure cut's bound, and where the bound is not worse than the best so far a short
-// retention search.
+// the levels of the largest axis class (MAGIS, sections 4.2 and 5.3), and over rewrites and blocks
+// of queries that go with them. Each state is judged by the scaled problem of one part
+// (label_problem.h): by the order of the state that it comes from, scheduled anew around its peak
+// (order/waist.h), where that misses the budget by the closure cut's bound, and where the bound
+// promises more than the best so far by a short retention search; with a link by what transfers
+// take, too.
 //
-// A state's neighbours change one level (label_neighbours.h). Their time alone, each op once,
-// prunes them. The order of work depends on counted work only.
+// A state's neighbours change one level (label_neighbours.h). They wait in the queue by what the
+// prices of that state's cut forecast of them (label_forecast.h) and are judged when their turn
+// comes; most never are. What takes no less time than the best, each op once, is dominated. Equal
+// cuts of equal graphs are one state, whatever labels name them.
+//
+// Then rewrites and blocks join the queue: from the best labels without them, each step with one
+// more of them is posed anew, and its labels are states beside all others. So what is found without
+// them is never lost. The order of work depends on counted work only.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -31,17 +39,14 @@ struct LabelSearchTuning {
   int levels = 8;  // of candidate regions (MAGIS: 4): they are cheap
   // The parts of a level that a state may have, as factors of those around it.
   int64_t factors[6] = {2, 3, 4, 6, 8, 16};
-  int most_states = 200;  // that are judged: under 1 s at 1,000 ops
-  // Steps with other rewrites or blocks: so many, fewer of very many ops.
-  size_t most_variants = 16, most_variant_ops = 32'000;
-  size_t moved_from = 4;             // of the best labels without
-  int moved_searches = 16;           // of states with moves
-  size_t moved_looks = 4;            // likewise, closer ones
-  double waist_worth = 0.002;        // of the peak: what scheduling anew around it must promise
+  int most_states = 400;             // that are judged: about 1 s at 1,000 ops
   int64_t forecast_per_state = 10;   // and so many times more that are forecast
-  int64_t most_state_ops = 400'000;  // of all states' ops: of very many ops fewer states
-  int64_t most_parts = 64;           // kernels of less are too small
-  size_t most_starts = 8;            // those that may be planned
+  int64_t most_state_ops = 800'000;  // of all states' ops: of very many ops fewer states
+  // Rewrites and blocks go on from so many of the best labels, with this part of the states (and of
+  // closer looks), and a step of its own for each so many.
+  size_t moved_from = 4, moved_share = 3, states_of_variant = 25;
+  int64_t most_parts = 64;  // kernels of less are too small
+  size_t most_starts = 8;   // those that may be planned
   // Of the first so many, that recompute, a start for less memory by this part, too: arenas of
   // GPT-Neo's 36,000 buffers were 1.7 % above the peak.
   size_t tight_starts = 4;

@@ -22,7 +22,8 @@ StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options) {
   for (const std::string& name : open_rewrites(options))
     moves.moves.push_back({.rewrites = {name}});
   if (options.query_blocks <= 1)
-    for (const int64_t blocks : kSplit.blocks) moves.moves.push_back({.query_blocks = blocks});
+    for (int64_t blocks = 2; blocks <= kSplit.most_moved_blocks; blocks *= 2)
+      moves.moves.push_back({.query_blocks = blocks});
   moves.step = [&forward, &options](const Candidate& candidate) {
     return step_to_cut(forward, with(options, candidate));
   };
@@ -66,7 +67,7 @@ std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
   std::vector<Candidate> moved;
   for (const Candidate& candidate : candidates) {
     if (!candidate.can_fit() || !candidate.has_moves()) break;
-    if (moved.size() < kSplit.moved_trials) moved.push_back(candidate);
+    if (moved.size() < kSplit.block_trials) moved.push_back(candidate);
   }
   return moved;
 }

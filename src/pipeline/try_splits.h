@@ -28,15 +28,14 @@ struct SplitTuning {
   size_t moving_trials = 2;          // with a link, by what is estimated with it
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
-  size_t moved_trials = 2;        // candidates with rewrites or blocks
-  int64_t blocks[3] = {2, 4, 8};  // of queries, that the label search looks at
+  int64_t most_moved_blocks = 8;  // of queries, that the label search looks at
   double near = 0.05;  // of the seconds: a trial so much slower than the best is planned as well
   // Numbers of parts may be above their bounds by that share of what the best is above its own;
   // with transfers, for which a trial costs more, by all of it.
   double gap_share = 0.5, moving_gap_share = 1;
   size_t sure_numbers = 3;     // of the least bounds: planned whatever their trials came to
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
-  size_t block_trials = 2;     // candidates with attention in blocks
+  size_t block_trials = 2;     // candidates with attention in blocks, and with rewrites
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
   size_t cut_trials = 8;
   size_t cut_trial_ops = 16'000;
