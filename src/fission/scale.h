@@ -75,7 +75,8 @@ class Scale {
   // By op of the whole step's problem: those whose parts all run before it (Passes::waits_for).
   IdVector<plan::SchedOpId, std::vector<plan::SchedOpId>> waits_for() const;
 
-  // Whether it is a head of a level that the other op runs in: it runs once, and what it makes stays.
+  // Whether it is a head of a level that the other op runs in: it runs once, and what it makes
+  // stays.
   bool is_head_of(plan::SchedOpId head, plan::SchedOpId op, const Levels& levels,
                   const IdVector<ir::OpId, int>& level_of) const;
 

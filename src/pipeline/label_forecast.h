@@ -14,7 +14,8 @@
 // in which order labels are judged, and nothing else.
 //
 // Where nothing fits, an op needs more than the budget whatever is kept: bytes that are freed there
-// count alone. Where each op once fits, or no cut is made, labels are expected to take each op once.
+// count alone. Where each op once fits, or no cut is made, labels are expected to take each op
+// once.
 //
 // Tests: label_forecast_test.cc.
 #pragma once

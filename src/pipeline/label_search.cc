@@ -1,10 +1,6 @@
 #include "pipeline/label_search.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -14,13 +10,11 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "fission/regions.h"
 #include "fission/scale.h"
-#include "ir/graph_text.h"
 #include "order/waist.h"
 #include "pipeline/label_forecast.h"
-#include "pipeline/label_neighbours.h"
 #include "pipeline/label_problem.h"
+#include "pipeline/step_variants.h"
 #include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
 #include "remat/remat.h"
@@ -39,25 +33,6 @@ bool is_better(const Candidate& a, const Candidate& b) {
                : std::pair(a.peak_bytes, a_takes) < std::pair(b.peak_bytes, b_takes);
 }
 
-uint64_t hash_of(const ir::Graph& step) {
-  const std::string text = ir::print(step);
-  return XXH3_64bits(text.data(), text.size());
-}
-
-// A step that states are of: the given one, or that with other rewrites or blocks. It is made when
-// the first state of it is judged.
-struct Variant {
-  Candidate moves = {};  // blocks and rewrites, beside the options'
-  uint64_t hash = 0;     // of ops and what they read
-  std::unique_ptr<LabelProblem> problem = {};
-  std::optional<LabelNeighbours> neighbours = {};
-  bool is_dead = false;  // it cannot be made, or is a step that is there already
-
-  int64_t most_parts(int64_t most) const {
-    return std::min(problem->axis_class().least_extent, most);
-  }
-};
-
 class Search {
  public:
   Search(const ir::Graph& step, const OptimizeOptions& options, const LabelSearchTuning& tuning,
@@ -66,11 +41,12 @@ class Search {
         options_(options),
         tuning_(tuning),
         best_seconds_(below_seconds),
-        budget_bytes_(*options.budget_bytes) {}
+        budget_bytes_(*options.budget_bytes),
+        variants_(options, tuning) {}
 
   // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
-    moves_ = moves;
+    variants_.allow(moves, most_states() / tuning_.states_of_variant);
     LT_RETURN_IF_ERROR(look_at_all());
     counts = counts_;
     return ranked();
@@ -78,7 +54,7 @@ class Search {
 
   // The whole step with its bound, and even parts that fit each op once.
   Result<std::vector<Candidate>> even_ones(size_t most) {
-    LT_ASSIGN(const bool has_class, begin());
+    LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return std::vector<Candidate>{};
     LT_RETURN_IF_ERROR(look_at({}, 0));
     std::vector<Candidate> found = {all_.front().candidate};
@@ -134,19 +110,9 @@ class Search {
     }
   };
 
-  // The given step and its problem. False: there is no class.
-  Result<bool> begin() {
-    LT_ASSIGN(std::unique_ptr<LabelProblem> problem,
-              LabelProblem::make(step_, options_, tuning_.order_units));
-    if (!problem) return false;
-    variants_.push_back({.hash = hash_of(step_), .problem = std::move(problem)});
-    return true;
-  }
-
   Status look_at_all() {
-    LT_ASSIGN(const bool has_class, begin());
+    LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return {};
-    LT_RETURN_IF_ERROR(find_neighbours(variants_.front()));
     LT_RETURN_IF_ERROR(look_at({}, 0));
     LT_RETURN_IF_ERROR(look_on(most_states()));
     LT_RETURN_IF_ERROR(look_closer(0));
@@ -175,11 +141,11 @@ class Search {
     return {};
   }
 
-  // Rewrites and blocks, from the labels that are best without: what these come to is known before,
-  // so that moves add to it. Labels, further rewrites and blocks of what comes of them are states of
-  // the same queue.
+  // Rewrites and blocks, from the labels that are best without: what these come to is known
+  // before, so that moves add to it. Labels, further rewrites and blocks of what comes of them are
+  // states of the same queue.
   Status look_at_moves() {
-    if (moves_.moves.empty() || is_done()) return {};
+    if (!variants_.has_moves() || is_done()) return {};
     const size_t first = all_.size();
     open_ = {};
     is_moving_ = true;
@@ -204,24 +170,14 @@ class Search {
     const int64_t by_ops = tuning_.most_state_ops / static_cast<int64_t>(step_.op_count() + 1);
     return static_cast<size_t>(std::clamp<int64_t>(by_ops, 1, tuning_.most_states));
   }
-  int64_t most_parts() const { return variants_.front().most_parts(tuning_.most_parts); }
-  LabelProblem& problem_of(const State& state) const { return *variants_[state.variant].problem; }
+  int64_t most_parts() const { return variants_.most_parts(0); }
+  LabelProblem& problem_of(const State& state) const { return variants_.problem(state.variant); }
 
   // What is left of the limits of time, whatever the units.
   Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
   bool is_done() const {
     return options_.schedule.remat.limits.stop_after(seconds_since(start_)) ||
            (first_is_enough_ && best_);
-  }
-
-  Status find_neighbours(Variant& variant) const {
-    const LabelProblem& problem = *variant.problem;
-    LT_ASSIGN(const std::vector<fission::Region> regions,
-              fission::find_regions(problem.step(), problem.axis_class(), problem.view(),
-                                    problem.given(), tuning_.levels));
-    variant.neighbours.emplace(problem.step(), regions, variant.most_parts(tuning_.most_parts),
-                               tuning_.most_parts, tuning_.factors);
-    return {};
   }
 
   // Best first. The first of all and the first without levels get their starts.
@@ -295,31 +251,32 @@ class Search {
   }
 
   bool is_new(const CutStep& cut, size_t variant) {
-    return seen_.insert({variants_[variant].hash, cut.hash}).second;
+    return seen_.insert({variants_.hash(variant), cut.hash}).second;
   }
 
   // What of a state is known without a search.
   Status look_at(const Labels& labels, size_t variant) {
-    LT_ASSIGN(const auto cut, variants_[variant].problem->cut(labels));
+    LT_ASSIGN(const auto cut, variants_.problem(variant).cut(labels));
     if (cut && is_new(*cut, variant))
-      keep(judged(labels, *cut, variant, variants_[variant].problem->given()));
+      keep(judged(labels, *cut, variant, variants_.problem(variant).given()));
     return {};
   }
 
   // Labels that differ from a state's in one level, by what is forecast of them.
   Status expand(size_t from) {
     const Labels known = all_[from].candidate.labels;
-    const Variant& variant = variants_[all_[from].variant];
-    for (Labels& labels : variant.neighbours->of(known, options_.mutations)) {
+    const size_t variant = all_[from].variant;
+    LT_ASSIGN(std::vector<Labels> neighbours, variants_.neighbours(variant, known));
+    for (Labels& labels : neighbours) {
       if (is_done() || counts_.forecast >= most_forecast()) break;
-      LT_ASSIGN(const auto cut, variant.problem->cut(labels));
-      if (!cut || !is_new(*cut, all_[from].variant)) continue;
+      LT_ASSIGN(const auto cut, variants_.problem(variant).cut(labels));
+      if (!cut || !is_new(*cut, variant)) continue;
       ++counts_.forecast;
       if (cut->once_seconds >= best_seconds_) continue;  // dominated: never judged
       push({.key = forecast_key(all_[from], *cut),
             .state = from,
             .ahead = std::move(labels),
-            .variant = all_[from].variant});
+            .variant = variant});
     }
     if (is_moving_) push_moves(from);
     return {};
@@ -327,55 +284,11 @@ class Search {
 
   // The same labels in steps with one more rewrite, or with blocks. Nothing is forecast of them.
   void push_moves(size_t from) {
-    for (const Candidate& move : moves_.moves) {
-      const std::optional<size_t> alone = variant_with(0, move);
-      if (!alone || variants_[*alone].is_dead) continue;  // it changes nothing
-      const std::optional<size_t> variant = variant_with(all_[from].variant, move);
-      if (!variant || variants_[*variant].is_dead) continue;
+    for (const size_t variant : variants_.next_to(all_[from].variant))
       push({.key = key_of(all_[from]),
             .state = from,
             .ahead = all_[from].candidate.labels,
-            .variant = *variant});
-    }
-  }
-
-  // None: the variant has that move, or there are enough of them.
-  std::optional<size_t> variant_with(size_t from, const Candidate& move) {
-    Candidate moves = variants_[from].moves;
-    if (move.query_blocks > 0 && std::exchange(moves.query_blocks, move.query_blocks) > 0)
-      return std::nullopt;
-    for (const std::string& name : move.rewrites) {
-      const auto at = std::lower_bound(moves.rewrites.begin(), moves.rewrites.end(), name);
-      if (at != moves.rewrites.end() && *at == name) return std::nullopt;
-      moves.rewrites.insert(at, name);
-    }
-    const auto known = std::find_if(variants_.begin(), variants_.end(),
-                                    [&](const Variant& one) { return one.moves.cuts_as(moves); });
-    if (known != variants_.end()) return static_cast<size_t>(known - variants_.begin());
-    const auto dead = static_cast<size_t>(std::count_if(
-        variants_.begin(), variants_.end(), [](const Variant& one) { return one.is_dead; }));
-    if (variants_.size() - dead >= most_states() / tuning_.states_of_variant) return std::nullopt;
-    variants_.push_back({.moves = std::move(moves)});
-    return variants_.size() - 1;
-  }
-
-  // False: it is dead. What is wrong with a step that cannot be made, a plan of it would say.
-  Result<bool> is_made(Variant& variant) {
-    if (variant.problem) return true;
-    if (variant.is_dead) return false;
-    variant.is_dead = true;
-    Result<ir::Graph> step = moves_.step(variant.moves);
-    if (!step) return false;
-    variant.hash = hash_of(*step);
-    const bool is_known = std::any_of(variants_.begin(), variants_.end(), [&](const Variant& one) {
-      return one.problem && one.hash == variant.hash;
-    });
-    if (is_known) return false;
-    LT_ASSIGN(variant.problem, LabelProblem::make(*std::move(step), options_, tuning_.order_units));
-    if (!variant.problem) return false;
-    LT_RETURN_IF_ERROR(find_neighbours(variant));
-    variant.is_dead = false;
-    return true;
+            .variant = variant});
   }
 
   int64_t most_forecast() const {
@@ -393,13 +306,13 @@ class Search {
   }
 
   Status judge_ahead(const Open& next) {
-    LT_ASSIGN(const bool is_there, is_made(variants_[next.variant]));
+    LT_ASSIGN(const bool is_there, variants_.make(next.variant));
     if (!is_there) return {};
-    LT_ASSIGN(const auto cut, variants_[next.variant].problem->cut(*next.ahead));
+    LT_ASSIGN(const auto cut, variants_.problem(next.variant).cut(*next.ahead));
     const bool is_same = all_[next.state].variant == next.variant;
     if (!cut || (!is_same && !is_new(*cut, next.variant))) return {};
     const StepRuns order =
-        is_same ? all_[next.state].order : variants_[next.variant].problem->given();
+        is_same ? all_[next.state].order : variants_.problem(next.variant).given();
     keep(judged(*next.ahead, *cut, next.variant, order));
     return {};
   }
@@ -407,7 +320,7 @@ class Search {
   State judged(const Labels& labels, const CutStep& cut, size_t variant, const StepRuns& order) {
     State made;
     made.variant = variant;
-    made.candidate = variants_[variant].moves;
+    made.candidate = variants_.moves(variant);
     made.candidate.labels = labels;
     made.candidate.seconds = made.once_seconds = made.least_seconds = cut.once_seconds;
     made.order = order;
@@ -439,7 +352,7 @@ class Search {
   // Numbers that it has come to are open, and searched in their turn.
   Status look_at_even() {
     std::vector<State> even;
-    LabelProblem& problem = *variants_.front().problem;
+    LabelProblem& problem = variants_.problem(0);
     const int64_t most = most_parts();
     std::set<int64_t> numbers = {most};
     for (int64_t parts = 2; parts <= most; parts *= 2)
@@ -448,7 +361,7 @@ class Search {
       const Labels labels = {.parts = parts};
       if (parts < 2 || is_done()) continue;
       LT_ASSIGN(const auto cut, problem.cut(labels));
-      if (!cut || seen_.contains({variants_.front().hash, cut->hash})) continue;
+      if (!cut || seen_.contains({variants_.hash(0), cut->hash})) continue;
       even.push_back(judged(labels, *cut, 0, problem.given()));
     }
     std::stable_sort(even.begin(), even.end(),
@@ -618,11 +531,10 @@ class Search {
   const ir::Graph& step_;
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
-  StepMoves moves_ = {};        // none, unless `run` is told some
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;
-  std::vector<Variant> variants_;
+  StepVariants variants_;
   std::vector<State> all_;
   std::set<std::pair<uint64_t, uint64_t>> seen_;  // hashes of variants and of what labels cut
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;

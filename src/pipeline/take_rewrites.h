@@ -31,8 +31,8 @@ std::vector<std::string> all_rewrites();
 // runs by default in parts or in blocks is not among them.
 std::vector<std::string> open_rewrites(const OptimizeOptions& options);
 
-// Of these, those that make the step of these options faster, or its peak in the given order lower. What that
-// is worth within a budget, plans with them say. Errors of the passes.
+// Of these, those that make the step of these options faster, or its peak in the given order lower.
+// What that is worth within a budget, plans with them say. Errors of the passes.
 Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,
                                                     const OptimizeOptions& options);
 

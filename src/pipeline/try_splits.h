@@ -48,8 +48,8 @@ struct SplitTuning {
 };
 inline constexpr SplitTuning kSplit;
 
-// What the label search may do to the step beside labels: rewrites that nobody asked for, and blocks
-// of queries, if nobody said how many. Both must stay.
+// What the label search may do to the step beside labels: rewrites that nobody asked for, and
+// blocks of queries, if nobody said how many. Both must stay.
 StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options);
 
 // The best candidates in parts without moves, and the best without levels.

@@ -1,0 +1,109 @@
+// Variants of a step by moves: which are next to which, each graph once, those of no use dropped.
+// The graphs are made here; what real moves come to: tests/split_test.cc.
+#include "pipeline/step_variants.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "pipeline/testing/layers.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+class StepVariantsTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(variants_.begin(mlp(3, 16, 4)).value()); }
+
+  // Layers are added by `deeper`, and by blocks; `nothing` and `broken` are of no use.
+  StepMoves moves() {
+    StepMoves moves;
+    for (const char* name : {"deeper", "nothing", "broken"})
+      moves.moves.push_back({.rewrites = {name}});
+    moves.moves.push_back({.query_blocks = 2});
+    moves.moves.push_back({.query_blocks = 4});
+    moves.step = [this](const Candidate& with) -> Result<ir::Graph> {
+      ++made_;
+      const auto has = [&](const char* name) {
+        return std::find(with.rewrites.begin(), with.rewrites.end(), name) != with.rewrites.end();
+      };
+      if (has("broken")) return error(ErrorCode::kInput, "broken");
+      return mlp(3 + (has("deeper") ? 1 : 0) + 2 * static_cast<int>(with.query_blocks), 16, 4);
+    };
+    return moves;
+  }
+  size_t use(size_t variant) {
+    size_t useful = 0;
+    for (const size_t next : variants_.next_to(variant)) useful += variants_.make(next).value();
+    return useful;
+  }
+
+  const OptimizeOptions options_ = options_on_cpu();
+  const LabelSearchTuning tuning_;
+  StepVariants variants_{options_, tuning_};
+  int made_ = 0;
+};
+
+TEST_F(StepVariantsTest, WithoutMovesThereIsTheGivenStep) {
+  EXPECT_FALSE(variants_.has_moves());
+  EXPECT_TRUE(variants_.next_to(0).empty());
+  EXPECT_TRUE(variants_.make(0).value());
+  EXPECT_EQ(variants_.most_parts(0), 16);
+  EXPECT_FALSE(variants_.neighbours(0, {}).value().empty());
+}
+
+TEST_F(StepVariantsTest, AStepWithoutAClassHasNone) {
+  ir::Graph graph;
+  graph.set_output(apply(graph, "Tanh", {add_value(graph, "x", {}, Category::kInput)}), true);
+  EXPECT_FALSE(StepVariants(options_, tuning_).begin(graph).value());
+}
+
+TEST_F(StepVariantsTest, MovesOfNoUseAreTriedOnce) {
+  variants_.allow(moves(), 100);
+  const std::vector<size_t> first = variants_.next_to(0);
+  EXPECT_EQ(first.size(), 5U);
+  EXPECT_EQ(use(0), 3U);  // deeper, and blocks
+  EXPECT_EQ(made_, 5);
+  EXPECT_EQ(variants_.next_to(0).size(), 3U);
+  EXPECT_EQ(use(0), 3U);
+  EXPECT_EQ(made_, 5);  // once each
+  // What changes nothing of the given step is not tried on top of another.
+  for (const size_t next : variants_.next_to(0))
+    for (const size_t deeper : variants_.next_to(next))
+      for (const std::string& name : variants_.moves(deeper).rewrites) EXPECT_EQ(name, "deeper");
+}
+
+TEST_F(StepVariantsTest, MovesComeTogetherInOneWay) {
+  variants_.allow(moves(), 100);
+  use(0);
+  size_t both = 0, found = 0;
+  for (const size_t one : variants_.next_to(0))
+    for (const size_t next : variants_.next_to(one)) {
+      const Candidate& moved = variants_.moves(next);
+      if (moved.query_blocks != 2 || moved.rewrites.empty()) continue;
+      EXPECT_EQ(moved.rewrites, std::vector<std::string>{"deeper"});
+      EXPECT_TRUE(both == 0 || both == next);  // from either side
+      both = next;
+      ++found;
+    }
+  EXPECT_EQ(found, 2U);
+  ASSERT_TRUE(variants_.make(both).value());
+  EXPECT_NE(variants_.hash(both), variants_.hash(0));
+  EXPECT_EQ(variants_.problem(both).step().op_count(), mlp(8, 16, 4).op_count());
+  // Numbers of blocks are not moves on top of each other.
+  for (const size_t next : variants_.next_to(both))
+    EXPECT_NE(variants_.moves(next).query_blocks, 4);
+}
+
+TEST_F(StepVariantsTest, ThereAreNoMoreThanAreAllowed) {
+  variants_.allow(moves(), 3);
+  EXPECT_EQ(variants_.next_to(0).size(), 2U);
+  EXPECT_EQ(use(0), 1U);
+  // What was dropped does not count.
+  EXPECT_EQ(variants_.next_to(0).size(), 2U);
+}
+
+}  // namespace
+}  // namespace lowtide::pipeline
