@@ -13,8 +13,8 @@
 // makes the energy of the retention search (overflow summed over time) exact and cheap: an edit
 // that spans thousands of runs costs little more than one that spans a hundred.
 //
-// Nothing of that is done before somebody asks for the overflow. A bucket of which a part changes is
-// stale until then: the run of an op adds to its own bucket several times, and one pass does for
+// Nothing of that is done before somebody asks for the overflow. A bucket of which a part changes
+// is stale until then: the run of an op adds to its own bucket several times, and one pass does for
 // all of them. What is added to many whole buckets waits as a difference at the first and behind
 // the last: one walk adds all that waits, and what was undone meanwhile is nothing by then.
 #pragma once

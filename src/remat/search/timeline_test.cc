@@ -116,6 +116,31 @@ TEST_F(TimelineTest, EqualsAPlainListAfterEveryEdit) {
   EXPECT_GT(most, size_t{4} * Timeline::kBucket);
 }
 
+// Over dozens of buckets, so that what is added waits; work and places are those of one that is
+// looked at after every edit.
+TEST_F(TimelineTest, ItIsNoMatterHowOftenItIsLookedAt) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::vector<SlotId> places[2];
+    int64_t work[2] = {};
+    for (const uint64_t rarely : {1, 24}) {
+      Rng rng(seed), looks(seed);
+      begin(static_cast<double>(rng.between(0, 60)));
+      for (int i = 0; i < 600; ++i) append();
+      for (int edit = 0; edit < 500; ++edit) {
+        random_edit(rng, 300);
+        if (looks.below(rarely) == 0)
+          ASSERT_NO_FATAL_FAILURE(expect_equal(looks)) << "edit " << edit;
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_equal(looks));
+      work[rarely > 1] = timeline_->work();
+      for (const Plain& here : plain_) places[rarely > 1].push_back(timeline_->slot(here.node));
+    }
+    EXPECT_EQ(work[0], work[1]);
+    EXPECT_EQ(places[0], places[1]);
+  }
+}
+
 TEST_F(TimelineTest, IsEmptyAndFilledAgain) {
   Rng rng(1);
   begin(3);

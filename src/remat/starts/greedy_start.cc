@@ -113,8 +113,9 @@ class Greedy {
     return spans;
   }
 
-  // Of the overflow that there is, what goes, by picosecond of reruns. The state is as before; nobody
-  // has asked it for its overflow, so that the next drop's changes join those of taking this back.
+  // Of the overflow that there is, what goes, by picosecond of reruns. The state is as before;
+  // nobody has asked for its overflow, so that the next drop's changes join those of taking this
+  // back.
   double relief_of(const FreeSpan& span, bool deep, double overflow) {
     const int64_t cost = state_.extra_cost();
     const size_t mark = state_.mark();
