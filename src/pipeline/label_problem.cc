@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -24,19 +25,26 @@ void drop_names(plan::ScheduleProblem& problem) {
   for (plan::SchedResident& resident : problem.residents) resident.name.clear();
 }
 
+uint64_t hash_of(const std::vector<int64_t>& words) {
+  return XXH3_64bits(words.data(), words.size() * sizeof(int64_t));
+}
+
 // Of the levels, and of each op that is cut its axis, bounds, and the level that it has them by.
 uint64_t hash_of(const CutStep& cut) {
   std::vector<int64_t> words;
+  words.reserve(4 * cut.cuts.size());
   for (const fission::Levels::Level& level : cut.levels.levels)
     words.insert(words.end(), {level.parent, level.parts});
+  std::map<const std::vector<int64_t>*, uint64_t> hashes;  // most ops share their bounds
   for (const OpId op : cut.cuts.ids()) {
     if (!cut.cuts[op]) continue;
-    const fission::Bounds& bounds = cut.cuts[op]->bounds;
+    const std::vector<int64_t>& bounds = cut.cuts[op]->bounds.list();
+    const auto [known, is_new] = hashes.try_emplace(&bounds, 0);
+    if (is_new) known->second = hash_of(bounds);
     words.insert(words.end(), {static_cast<int64_t>(op.index()), cut.level_of[op],
-                               cut.cuts[op]->axis, static_cast<int64_t>(bounds.size())});
-    words.insert(words.end(), bounds.begin(), bounds.end());
+                               cut.cuts[op]->axis, static_cast<int64_t>(known->second)});
   }
-  return XXH3_64bits(words.data(), words.size() * sizeof(int64_t));
+  return hash_of(words);
 }
 
 }  // namespace

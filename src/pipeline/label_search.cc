@@ -269,6 +269,7 @@ class Search {
     LT_ASSIGN(std::vector<Labels> neighbours, variants_.neighbours(variant, known));
     for (Labels& labels : neighbours) {
       if (is_done() || counts_.forecast >= most_forecast()) break;
+      if (!read_.insert({variant, fission::print(labels)}).second) continue;
       LT_ASSIGN(const auto cut, variants_.problem(variant).cut(labels));
       if (!cut || !is_new(*cut, variant)) continue;
       ++counts_.forecast;
@@ -536,7 +537,8 @@ class Search {
   int64_t budget_bytes_;
   StepVariants variants_;
   std::vector<State> all_;
-  std::set<std::pair<uint64_t, uint64_t>> seen_;  // hashes of variants and of what labels cut
+  std::set<std::pair<uint64_t, uint64_t>> seen_;   // hashes of variants and of what labels cut
+  std::set<std::pair<size_t, std::string>> read_;  // by variant: neighbours that were looked at
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   size_t pushed_ = 0;
   LabelSearchCounts counts_;
