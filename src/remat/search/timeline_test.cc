@@ -129,8 +129,9 @@ TEST_F(TimelineTest, ItIsNoMatterHowOftenItIsLookedAt) {
       for (int i = 0; i < 600; ++i) append();
       for (int edit = 0; edit < 500; ++edit) {
         random_edit(rng, 300);
-        if (looks.below(rarely) == 0)
+        if (looks.below(rarely) == 0) {
           ASSERT_NO_FATAL_FAILURE(expect_equal(looks)) << "edit " << edit;
+        }
       }
       ASSERT_NO_FATAL_FAILURE(expect_equal(looks));
       work[rarely > 1] = timeline_->work();
