@@ -37,7 +37,7 @@ namespace lowtide::fission {
 class Bounds {
  public:
   Bounds() = default;
-  Bounds(std::vector<int64_t> bounds)
+  Bounds(std::vector<int64_t> bounds)  // NOLINT(google-explicit-constructor): they are a list
       : shared_(std::make_shared<const std::vector<int64_t>>(std::move(bounds))) {}
   Bounds(std::initializer_list<int64_t> bounds) : Bounds(std::vector<int64_t>(bounds)) {}
 
