@@ -7,9 +7,10 @@
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
-// ranking of those that fit and of --even numbers of parts that fit each op once, which the search
-// leaves out as soon as it knows something faster; behind each stands what its ops take once, as
-// estimated and as planned: what is left of the difference are reruns. --kinds says which kinds of
+// ranking of those that fit, without rewrites or blocks, and of --even numbers of parts that fit
+// each op once, which the search leaves out as soon as it knows something faster; behind each
+// stands what its ops take once, as estimated and as planned: what is left of the difference are
+// reruns. --kinds says which kinds of
 // ops that difference is of. --levels: how many levels of regions are candidates. --stages: beside
 // the whole search one without retention searches; the difference is what they take. --mutations:
 // what is found without each of the mutations that lead from a state to the next. Nothing is
@@ -261,7 +262,7 @@ std::vector<Drawn> drawn(const Flags& flags, const ir::Graph& step,
                          const std::vector<pipeline::Candidate>& candidates) {
   std::vector<Drawn> all;
   for (const pipeline::Candidate& candidate : candidates)
-    if (candidate.fits) all.push_back({candidate});
+    if (candidate.fits && !candidate.has_moves()) all.push_back({candidate});
   if (flags.even > 0) {
     const auto even = value_or_exit(pipeline::even_candidates(step, options, flags.even));
     for (const pipeline::Candidate& candidate : even) {

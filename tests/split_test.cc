@@ -12,6 +12,7 @@
 
 #include "autodiff/training.h"
 #include "exec/cpu/cpu.h"
+#include "fission/expand.h"
 #include "fission/labels.h"
 #include "ops/op_table.h"
 #include "pipeline/front.h"
@@ -238,6 +239,38 @@ TEST(Split, LabelsAreJudgedFromWhatOthersCameTo) {
     recompute += from_others.peak_bytes < peak;
   }
   EXPECT_EQ(recompute, 3);
+}
+
+// Where the order is to stay, estimates are of schedules that keep it: whatever runs again, ops run
+// for the first time as they stand in the step.
+TEST(Split, EstimatesKeepAGivenOrder) {
+  pipeline::OptimizeOptions options = options_by_roofline();
+  const ir::Graph graph = forward();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  pipeline::keep_given_order(options);
+  int checked = 0;
+  for (const int64_t percent : {90, 75, 60}) {
+    options.budget_bytes = peak * percent / 100;
+    const auto candidates = pipeline::label_candidates(step, options, {.most_states = 60});
+    ASSERT_TRUE(candidates.has_value()) << candidates.error().message;
+    for (const pipeline::Candidate& one : *candidates) {
+      if (!one.labels.nests.empty()) continue;
+      for (const std::vector<std::string>& start : one.starts) {
+        std::vector<size_t> first;  // runs of the first part
+        for (const ir::OpId op : step.ops()) {
+          const std::string& name = step.op(op).name;
+          const auto at = std::find(start.begin(), start.end(),
+                                    one.labels.whole() ? name : fission::part_name(name, 0));
+          if (at != start.end()) first.push_back(static_cast<size_t>(at - start.begin()));
+        }
+        EXPECT_GT(first.size(), 10U);
+        EXPECT_TRUE(std::is_sorted(first.begin(), first.end())) << percent;
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 2);
 }
 
 // Where only many even parts fit, or fewer do in less time than recompute of the whole (60 %), they
@@ -545,6 +578,7 @@ void expect_moves_are_states(const ir::Graph& graph, const pipeline::OptimizeOpt
   ASSERT_NE(plain, all->end());
   EXPECT_TRUE(plain->cuts_as(alone->front()));
   EXPECT_EQ(plain->fits, alone->front().fits);
+  EXPECT_EQ(plain->starts, alone->front().starts);
   if (plain->fits) {
     EXPECT_LT(best.seconds, plain->seconds);
   }

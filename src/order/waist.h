@@ -16,7 +16,7 @@
 //      matter.
 //   4. One minimum cut (order/interval_cut.h) says what the op at the peak costs in every order of
 //      the widest interval. Where that is the peak, the order stays. So it is for nearly every
-//      state of a search whose first order was good: it is what a state costs, 3 to 10 us.
+//      state of a search whose first order was good: it is what a state costs, microseconds.
 //   5. Else the portfolio solves the interval, small ones exactly: a narrow one first; one twice as
 //      wide where the peak stays inside, and a narrow one again where it has moved elsewhere.
 //

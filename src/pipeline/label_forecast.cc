@@ -22,6 +22,23 @@ std::vector<SchedValueId> values_at(const plan::ScheduleProblem& problem, SchedO
   return values;
 }
 
+// What is there while the op at a position of the order runs.
+std::vector<SchedValueId> values_alive(const plan::ScheduleProblem& problem,
+                                       const std::vector<SchedOpId>& order, size_t position) {
+  IdVector<SchedOpId, size_t> at(problem.ops.size(), 0);
+  for (size_t k = 0; k < order.size(); ++k) at[order[k]] = k;
+  std::vector<SchedValueId> alive;
+  for (const SchedValueId v : problem.values.ids()) {
+    const plan::SchedValue& value = problem.values[v];
+    const size_t made = at[value.producer];
+    const bool is_needed = value.is_output || made == position ||
+                           std::any_of(value.readers.begin(), value.readers.end(),
+                                       [&](SchedOpId reader) { return at[reader] >= position; });
+    if (made <= position && is_needed) alive.push_back(v);
+  }
+  return alive;
+}
+
 void keep_each_once(std::vector<SchedValueId>& values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -37,7 +54,7 @@ LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
     seconds_per_byte_ = cut.bound_seconds / static_cast<double>(cut.bound_ticks) *
                         static_cast<double>(cut.prices.per_byte) / static_cast<double>(remat::kOne);
   op_ = scaled.op[*cut.op];
-  if (!op_.valid()) {  // what begins a sum: of no step
+  if (!op_.valid() && !is_over_) {  // what begins a sum is no op of the step
     *this = {};
     return;
   }
@@ -54,8 +71,20 @@ LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
   }
 }
 
+LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
+                             const fission::Scaled& scaled, const std::vector<SchedOpId>& order,
+                             const plan::ScheduleProfile& profile, int64_t budget_bytes)
+    : op_(scaled.op[order[profile.peak_step]]), is_over_(true) {
+  Choice& choice = choices_.emplace_back();
+  choice.held = values_alive(scaled.problem, order, profile.peak_step);
+  choice.held_bytes = bytes_of(problem, labels, choice);
+  choice.over_bytes = profile.peak_bytes - budget_bytes;
+}
+
+// Nothing is known of bytes while a sum begins, as that is no op of the step.
 int64_t LabelForecast::bytes_of(const LabelProblem& problem, const CutStep& labels,
                                 const Choice& choice) const {
+  if (!op_.valid()) return 0;
   return problem.scale().bytes_at(op_, choice.held, labels.levels, labels.level_of, labels.cuts);
 }
 

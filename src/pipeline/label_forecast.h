@@ -10,10 +10,12 @@
 //
 // so what counts for a mutation are the bytes that it frees at the binding moment, times their
 // price, less the extra time of parts. The cut of the other labels at that op and price is at most
-// so much. It is a forecast all the same: another op may bind there, at another price. It decides
-// in which order labels are judged, and nothing else.
+// so much, but for workspace and for what is reused in place, which are left out. It is a forecast
+// all the same: another op may bind there, at another price. It decides in which order labels are
+// judged, and nothing else.
 //
-// Where nothing fits, an op needs more than the budget whatever is kept: bytes that are freed there
+// Where nothing fits, an op needs more than the budget whatever is kept, and without recompute the
+// moment of the peak does, if no transfers help: bytes that are freed there
 // count alone. Where each op once fits, or no cut is made, labels are expected to take each op
 // once.
 //
@@ -26,6 +28,7 @@
 #include "fission/scale.h"
 #include "pipeline/label_problem.h"
 #include "plan/schedule_problem.h"
+#include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
 
 namespace lowtide::pipeline {
@@ -37,6 +40,11 @@ class LabelForecast {
   // Of labels and what the cut says of `scaled`, their problem.
   LabelForecast(const LabelProblem& problem, const CutStep& labels, const fission::Scaled& scaled,
                 const remat::CutBoundResult& cut);
+
+  // Likewise without recompute, of an order of the problem that misses the budget.
+  LabelForecast(const LabelProblem& problem, const CutStep& labels, const fission::Scaled& scaled,
+                const std::vector<plan::SchedOpId>& order, const plan::ScheduleProfile& profile,
+                int64_t budget_bytes);
 
   // Of the labels known: how far they are from fitting; 0: they may fit.
   int64_t over_bytes() const { return is_over_ ? choices_.front().over_bytes : 0; }

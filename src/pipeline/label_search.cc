@@ -114,6 +114,7 @@ class Search {
     LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return {};
     LT_RETURN_IF_ERROR(look_at({}, 0));
+    most_forecast_ = static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
     LT_RETURN_IF_ERROR(look_on(most_states()));
     LT_RETURN_IF_ERROR(look_closer(0));
     return look_at_moves();
@@ -149,6 +150,11 @@ class Search {
     const size_t first = all_.size();
     open_ = {};
     is_moving_ = true;
+    const auto share = static_cast<int64_t>(tuning_.moved_share);
+    most_forecast_ =
+        counts_.forecast + static_cast<int64_t>(most_states()) * tuning_.forecast_per_state / share;
+    const double spent = seconds_since(start_);
+    most_seconds_ = spent + limits().max_seconds / static_cast<double>(share);
     std::vector<size_t> from = by_rank();
     if (from.size() > tuning_.moved_from) from.resize(tuning_.moved_from);
     for (const size_t at : from) push_moves(at);
@@ -176,24 +182,28 @@ class Search {
   // What is left of the limits of time, whatever the units.
   Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
   bool is_done() const {
-    return options_.schedule.remat.limits.stop_after(seconds_since(start_)) ||
+    const double spent = seconds_since(start_);
+    return options_.schedule.remat.limits.stop_after(spent) || spent > most_seconds_ ||
            (first_is_enough_ && best_);
   }
 
-  // Best first. The first of all and the first without levels get their starts.
+  // Best first. The first ones and the first without levels get their starts, of those with
+  // rewrites or blocks and of those without by themselves.
   Result<std::vector<Candidate>> ranked() {
     std::vector<Candidate> ranked;
-    bool has_even = false;
+    size_t ranks[2] = {0, 0};
+    bool has_even[2] = {false, false};
     for (const size_t at : by_rank()) {
       Candidate& made = ranked.emplace_back(all_[at].candidate);
-      const bool is_even = made.labels.nests.empty();
-      if (!made.fits || (ranked.size() > tuning_.most_starts && (has_even || !is_even))) continue;
-      has_even |= is_even;
+      const bool is_even = made.labels.nests.empty(), is_moved = made.has_moves();
+      const size_t rank = ++ranks[is_moved];
+      if (!made.fits || (rank > tuning_.most_starts && (has_even[is_moved] || !is_even))) continue;
+      has_even[is_moved] |= is_even;
       const LabelProblem& problem = problem_of(all_[at]);
       LT_ASSIGN(const CutStep cut, cut_of(all_[at]));
       made.starts.push_back(problem.unfolded(cut, all_[at].runs));
       const bool has_reruns = all_[at].runs.size() != problem.view().op.size();
-      if (!has_reruns || ranked.size() > tuning_.tight_starts) continue;
+      if (!has_reruns || rank > tuning_.tight_starts) continue;
       const StepRuns tight = tight_runs(all_[at], cut);
       if (!tight.empty()) made.starts.push_back(problem.unfolded(cut, tight));
     }
@@ -268,7 +278,7 @@ class Search {
     const size_t variant = all_[from].variant;
     LT_ASSIGN(std::vector<Labels> neighbours, variants_.neighbours(variant, known));
     for (Labels& labels : neighbours) {
-      if (is_done() || counts_.forecast >= most_forecast()) break;
+      if (is_done() || counts_.forecast >= most_forecast_) break;
       if (!read_.insert({variant, fission::print(labels)}).second) continue;
       LT_ASSIGN(const auto cut, variants_.problem(variant).cut(labels));
       if (!cut || !is_new(*cut, variant)) continue;
@@ -283,17 +293,16 @@ class Search {
     return {};
   }
 
-  // The same labels in steps with one more rewrite, or with blocks. Nothing is forecast of them.
+  // The same labels in steps with one more rewrite, or with blocks, and those without levels.
+  // Nothing is forecast of them.
   void push_moves(size_t from) {
-    for (const size_t variant : variants_.next_to(all_[from].variant))
-      push({.key = key_of(all_[from]),
-            .state = from,
-            .ahead = all_[from].candidate.labels,
-            .variant = variant});
-  }
-
-  int64_t most_forecast() const {
-    return static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
+    const Labels& labels = all_[from].candidate.labels;
+    for (const size_t variant : variants_.next_to(all_[from].variant)) {
+      push({.key = key_of(all_[from]), .state = from, .ahead = labels, .variant = variant});
+      if (labels.nests.empty()) continue;  // else its heads may be gone
+      const Labels even = {.parts = labels.parts};
+      push({.key = key_of(all_[from]), .state = from, .ahead = even, .variant = variant});
+    }
   }
 
   Key forecast_key(const State& from, const CutStep& cut) const {
@@ -307,8 +316,7 @@ class Search {
   }
 
   Status judge_ahead(const Open& next) {
-    LT_ASSIGN(const bool is_there, variants_.make(next.variant));
-    if (!is_there) return {};
+    if (!variants_.make(next.variant)) return {};
     LT_ASSIGN(const auto cut, variants_.problem(next.variant).cut(*next.ahead));
     const bool is_same = all_[next.state].variant == next.variant;
     if (!cut || (!is_same && !is_new(*cut, next.variant))) return {};
@@ -392,7 +400,7 @@ class Search {
     LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
     known.profile = *std::move(profile);
     const int64_t peak = known.profile.peak_bytes;
-    if (peak <= budget_bytes_) return known;
+    if (peak <= budget_bytes_ || !options_.schedule.remat.reorder) return known;
     const std::vector<SchedOpId> all(problem.ops.ids().begin(), problem.ops.ids().end());
     const order::WaistOptions how{.enough_bytes = budget_bytes_, .worth = tuning_.worth};
     known = order::reschedule(problem, index, std::move(known), all, how).order;
@@ -413,6 +421,8 @@ class Search {
     if (made.may_fit) return;
     made.may_fit = true;  // in another order
     if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
+    if (!options_.schedule.recompute && !std::isfinite(made.candidate.moved_seconds))
+      made.forecast = LabelForecast(of, cut_step, scaled, order, profile, budget_bytes_);
     if (!options_.schedule.recompute || !may_cut_) return;
     const remat::CutBoundResult cut =
         remat::closure_cut(remat::StepGraph(problem, std::move(index)), profile,
@@ -462,6 +472,7 @@ class Search {
     if (!starts.empty()) options.least_peak_order = order.sequence;
     options.mend_starts = !starts.empty();
     options.all_starts = all_starts;
+    options.reorder = options_.schedule.remat.reorder;
     for (const StepRuns& start : starts) {
       auto& runs = options.starts.emplace_back();
       for (const SchedOpId op : problem_of(state).runs_in(scaled, start))
@@ -541,6 +552,8 @@ class Search {
   std::set<std::pair<size_t, std::string>> read_;  // by variant: neighbours that were looked at
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   size_t pushed_ = 0;
+  int64_t most_forecast_ = 0;
+  double most_seconds_ = kAnyTime;  // of wall time, for what is going on
   LabelSearchCounts counts_;
   bool first_is_enough_ = false;
   bool may_cut_ = true;  // for a bound on the time

@@ -172,7 +172,8 @@ class PartsAndTransfers {
   // Whether the same parts are known to be so much slower without transfers that a search for them
   // with all of the work would change nothing.
   bool is_far(const Trials& parts, const Trials& trials) const {
-    const Tried* alone = is_waiting_ ? parts.found(trials.of_best.labels) : nullptr;
+    const bool is_known = is_waiting_ && !trials.of_best.has_moves();
+    const Tried* alone = is_known ? parts.found(trials.of_best.labels) : nullptr;
     return alone != nullptr && alone->fits() &&
            alone->seconds > trials.seconds() * (1 + kSplit.near);
   }
@@ -216,7 +217,8 @@ class PartsAndTransfers {
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status move_in_parts(const Trials& parts, Trials& moving) const {
     std::vector<Candidate> chosen;
-    const bool was_tried = parts.best && moving.found(parts.of_best.labels) != nullptr;
+    const bool was_tried =
+        parts.best && !parts.of_best.has_moves() && moving.found(parts.of_best.labels) != nullptr;
     if (parts.best && parts.of_best.cuts_anything() && !was_tried) chosen.push_back(parts.of_best);
     // Estimates say little of parts that wait for each other, and their numbers were tried.
     if (moving.best && is_waiting_) return try_moving(chosen, moving);

@@ -44,7 +44,7 @@ std::vector<size_t> StepVariants::next_to(size_t variant) {
   return next;
 }
 
-// None: the variant has that move, or there are enough of them.
+// None: the variant has that move.
 std::optional<size_t> StepVariants::with(size_t variant, const Candidate& move) {
   Candidate moves = all_[variant].moves;
   if (move.query_blocks > 0 && std::exchange(moves.query_blocks, move.query_blocks) > 0)
@@ -57,17 +57,16 @@ std::optional<size_t> StepVariants::with(size_t variant, const Candidate& move) 
   const auto known = std::find_if(all_.begin(), all_.end(),
                                   [&](const Variant& one) { return one.moves.cuts_as(moves); });
   if (known != all_.end()) return static_cast<size_t>(known - all_.begin());
-  const auto dead =
-      std::count_if(all_.begin(), all_.end(), [](const Variant& one) { return one.is_dead; });
-  if (all_.size() - static_cast<size_t>(dead) >= most_) return std::nullopt;
   all_.push_back({.moves = std::move(moves)});
   return all_.size() - 1;
 }
 
-Result<bool> StepVariants::make(size_t variant) {
+bool StepVariants::make(size_t variant) {
   Variant& made = all_[variant];
   if (made.problem) return true;
-  if (made.is_dead) return false;
+  const auto there = std::count_if(all_.begin(), all_.end(),
+                                   [](const Variant& one) { return one.problem != nullptr; });
+  if (made.is_dead || static_cast<size_t>(there) >= most_) return false;
   made.is_dead = true;
   Result<ir::Graph> step = moves_.step(made.moves);
   if (!step) return false;
@@ -76,9 +75,11 @@ Result<bool> StepVariants::make(size_t variant) {
     return one.problem && one.hash == made.hash;
   });
   if (is_known) return false;
-  LT_ASSIGN(made.problem, LabelProblem::make(*std::move(step), options_, tuning_.order_units));
-  made.is_dead = made.problem == nullptr;
-  return !made.is_dead;
+  auto problem = LabelProblem::make(*std::move(step), options_, tuning_.order_units);
+  if (!problem || !*problem) return false;
+  made.problem = *std::move(problem);
+  made.is_dead = false;
+  return true;
 }
 
 int64_t StepVariants::most_parts(size_t variant) const {

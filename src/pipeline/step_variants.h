@@ -35,12 +35,11 @@ class StepVariants {
   void allow(StepMoves moves, size_t most);
   bool has_moves() const { return !moves_.moves.empty(); }
 
-  // Those with one move more, as far as they are allowed and not known to be of no use. They may
-  // not be made yet.
+  // Those with one move more that are not known to be of no use. They may not be made yet.
   std::vector<size_t> next_to(size_t variant);
-  // Makes it, unless it is there. False: it is of no use. What is wrong with a step that cannot be
-  // made, a plan of it would say. Error: as LabelProblem::make.
-  Result<bool> make(size_t variant);
+  // Makes it, unless it is there. False: it is of no use, or there are enough of them. What is
+  // wrong with a step that cannot be made or posed, a plan of it would say.
+  bool make(size_t variant);
 
   // Of one that is made.
   LabelProblem& problem(size_t variant) const { return *all_[variant].problem; }
@@ -53,7 +52,7 @@ class StepVariants {
  private:
   struct Variant {
     Candidate moves = {};
-    uint64_t hash = 0;  // of ops and what they read
+    uint64_t hash = 0;  // of the graph's text: ops, what they read, names
     std::unique_ptr<LabelProblem> problem = {};
     std::optional<LabelNeighbours> neighbours = {};
     bool is_dead = false;  // it cannot be made, or is a step that is there already

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,7 +22,9 @@ StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options) {
   StepMoves moves;
   for (const std::string& name : open_rewrites(options))
     moves.moves.push_back({.rewrites = {name}});
-  if (options.query_blocks <= 1)
+  const std::vector<std::string>& without = options.rewrites.without;
+  const bool may_block = std::find(without.begin(), without.end(), "query-blocks") == without.end();
+  if (options.query_blocks <= 1 && may_block)
     for (int64_t blocks = 2; blocks <= kSplit.most_moved_blocks; blocks *= 2)
       moves.moves.push_back({.query_blocks = blocks});
   moves.step = [&forward, &options](const Candidate& candidate) {
@@ -102,7 +105,7 @@ Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const Optimize
                                         std::vector<Candidate> candidates, const Trials& trials) {
   std::vector<Candidate> chosen;
   for (Candidate& candidate : candidates) {
-    if (trials.found(candidate.labels) != nullptr) continue;
+    if (!candidate.has_moves() && trials.found(candidate.labels) != nullptr) continue;
     LT_ASSIGN(const std::optional<double> bound, least_seconds(forward, with(options, candidate)));
     if (!bound || trials.expected(*bound, 1) >= trials.to_be_beaten()) continue;
     candidate.seconds = *bound, candidate.fits = true;
@@ -121,16 +124,23 @@ bool is_out_of_reach(const Trials& trials) {
 }
 
 // Numbers beside the best one, as long as that gets better: where a budget is tight, estimates take
-// one for impossible that a longer search fits. One level only.
+// one for impossible that a longer search fits. One level only, with the best one's moves.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
+  std::set<int64_t> seen;
   while (trials.best && !trials.best->cut_short) {
     const fission::Labels labels = trials.of_best.labels;
     if (!labels.nests.empty() || labels.parts < 2 || labels.parts > kSplit.most_neighbour) break;
     std::vector<Candidate> beside;
-    for (const int64_t parts : {labels.parts - 1, labels.parts + 1})
-      if (parts > 1 && parts <= most && trials.found({.parts = parts}) == nullptr)
-        beside.push_back({.labels = {.parts = parts}, .fits = true});
+    for (const int64_t parts : {labels.parts - 1, labels.parts + 1}) {
+      const Candidate next{.labels = {.parts = parts},
+                           .query_blocks = trials.of_best.query_blocks,
+                           .rewrites = trials.of_best.rewrites,
+                           .fits = true};
+      const bool was_tried = !next.has_moves() && trials.found(next.labels) != nullptr;
+      if (parts > 1 && parts <= most && !was_tried && seen.insert(parts).second)
+        beside.push_back(next);
+    }
     LT_RETURN_IF_ERROR(try_some(beside, kSplit.trial_share));
     if (trials.of_best.labels == labels) break;
   }
@@ -158,7 +168,11 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
     LT_ASSIGN(chosen, by_bound(forward, options, std::move(chosen), trials));
   }
   LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
-  LT_RETURN_IF_ERROR(try_some(moved_ones(candidates), kSplit.trial_share));
+  std::vector<Candidate> moved = moved_ones(candidates);
+  if (is_known) {
+    LT_ASSIGN(moved, by_bound(forward, options, std::move(moved), trials));
+  }
+  LT_RETURN_IF_ERROR(try_some(moved, kSplit.trial_share));
   if (trials.is_loose() && !is_known)
     LT_RETURN_IF_ERROR(try_some(more_than(chosen, candidates), kSplit.trial_share));
   if (options.most_seconds) return {};
