@@ -367,7 +367,10 @@ def test_a_step_in_parts_says_so_and_is_judged_beside_the_whole_one(tmp_path):
     chosen = run_json(*step, *QUICK, "--budget", budget, "--split", "auto")
     assert chosen["split"] and chosen["ops_in_parts"] > 0 and chosen["arena_bytes"] <= budget
     assert chosen["predicted_step_seconds"] < within["predicted_step_seconds"]
-    again = run_json(*step, *QUICK, "--budget", budget, "--split", chosen["split"])
+    # What it says of its parts makes them again: rewrites and blocks of queries may go with them.
+    asked = [flag for name in chosen.get("rewrites", {}) for flag in ("--rewrite", name)]
+    asked += ["--query-blocks", chosen["query_blocks"]] if "query_blocks" in chosen else []
+    again = run_json(*step, *QUICK, "--budget", budget, "--split", chosen["split"], *asked)
     assert again["split"] == chosen["split"] and again["ops_in_parts"] == chosen["ops_in_parts"]
     loss = run_json(*step, "--split", "1,node_layer_norm_24:8", "-o", tmp_path / "loss.lt")
     assert loss["split"] == "1,node_layer_norm_24:8" and 0 < loss["ops_in_parts"] < 20
