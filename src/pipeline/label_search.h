@@ -83,6 +83,7 @@ struct Candidate {
   std::vector<std::vector<std::string>> starts = {};
 
   bool cuts_anything() const { return !labels.whole() || query_blocks > 0 || !cuts.empty(); }
+  // Whether anything is done to the step beside labels.
   bool has_moves() const { return query_blocks > 0 || !cuts.empty() || !rewrites.empty(); }
   bool cuts_as(const Candidate& other) const {
     return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts &&
@@ -128,8 +129,8 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning = {});
 
-// Whether some labels are estimated to keep the budget in less time than that: the same search, as
-// far as it is needed for an answer.
+// Whether some labels are estimated to keep the budget in less time than that: the same search
+// without rewrites and blocks, as far as it is needed for an answer.
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
                             double below_seconds, const LabelSearchTuning& tuning = {});
 

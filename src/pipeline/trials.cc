@@ -139,8 +139,7 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
     for (size_t k = 0; k < batch.size(); ++k) {
       ++trials.count;
       trials.last = *batch[k];
-      if (batch[k]->query_blocks == 0 && batch[k]->cuts.empty() && batch[k]->rewrites.empty())
-        trials.tried.push_back(tried_as(batch[k]->labels, made[k]));
+      if (!batch[k]->has_moves()) trials.tried.push_back(tried_as(batch[k]->labels, made[k]));
       // Labels and cuts may name ops that a rewrite has taken away.
       const bool has_no_such_step =
           !made[k] && !batch[k]->rewrites.empty() && made[k].error().code == ErrorCode::kInput;

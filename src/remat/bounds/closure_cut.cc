@@ -45,8 +45,8 @@ class OpBound {
 
   // False if nothing fits at all; what needs least is known then.
   bool begin() {
-    CutChoice least;
     if (capacity_ < 0) return false;
+    CutChoice least;
     if (graph_.problem->link) {
       least = net_.follow(std::vector<char>(graph_.size(), 0));  // everything moves
       least.moved.swap(least.stored);
