@@ -7,13 +7,15 @@
     hook              each parameter is updated as soon as its gradient is complete
     checkpoint        each block of a language model runs again in the backward pass
     checkpoint+hook
+    accumulate=N      gradient accumulation by hand: N micro-batches one after another, then the update. What batch
+                      norm sees is a micro-batch, so with it that is another step
     budget=X          torch.compile with aot_eager, whose min-cut partitioner keeps the share X of activations
     linear            the last layer and the loss by F.linear_cross_entropy, as its options choose
     chunker           inductor with its auto-chunker
 
 Prints a line of JSON: `peak_bytes`, `step_seconds` and `eager_seconds` (medians; steps are taken in turn in
 this process), `processor_share` (seconds of processors over eager mode's, which a busy machine changes less),
-`first_seconds` (with what is compiled), `same_loss` (as eager mode's, bit for bit).
+`first_seconds` (with what is compiled), `same_loss` (as eager mode's, bit for bit), `loss_error` (relative; of a sum in another order it is not 0).
 
 The peak is parameters, buffers, optimizer state and batch, and the most that PyTorch's allocator gave out
 beside them in one step, scratch of its kernels included (counting_allocator.cpp of the tests).
@@ -48,7 +50,8 @@ LANGUAGE = ("gpt2", "bert", "llama")
 
 def ways(name: str) -> list[str]:
     language = ["checkpoint", "checkpoint+hook", "linear", "chunker"] if name in LANGUAGE else []
-    return ["eager", "hook", *language, *(f"budget={x}" for x in (1.0, 0.7, 0.5, 0.3, 0.1, 0.0))]
+    micro = [f"accumulate={n}" for n in ((2, 4) if name in LANGUAGE else (2,))]
+    return ["eager", "hook", *language, *micro, *(f"budget={x}" for x in (1.0, 0.7, 0.5, 0.3, 0.1, 0.0))]
 
 
 class Counter:
@@ -120,6 +123,22 @@ def loss_of(case: Case, way: str) -> Callable:
     return case.loss_fn
 
 
+def accumulated(case: Case, parts: int, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """The mean loss of the batch as that of equal micro-batches."""
+    sizes = {tensor.shape[0] for tensor in case.batch.values()}
+    if len(sizes) != 1 or next(iter(sizes)) % parts:
+        raise SystemExit(f"accumulate={parts}: a batch of {sizes} is not cut into {parts} equal parts")
+    losses = []
+    for k in range(parts):
+        micro = {name: tensor.chunk(parts)[k] for name, tensor in case.batch.items()}
+        loss = case.loss_fn(case.model, micro) / parts
+        loss.backward()
+        losses.append(loss.detach())
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return torch.stack(losses).sum()
+
+
 def prepare(case: Case, way: str) -> tuple[Callable[[], torch.Tensor], list[torch.optim.Optimizer]]:
     """The step, and the optimizers that it has."""
     if way.startswith("checkpoint"):
@@ -131,6 +150,9 @@ def prepare(case: Case, way: str) -> tuple[Callable[[], torch.Tensor], list[torc
     if way.endswith("hook"):
         return lambda: step_in_eager_mode(case, loss_fn, None), early_updates(case)
     optimizer = fused(case.model.parameters())
+    if way.startswith("accumulate="):
+        parts = int(way.removeprefix("accumulate="))
+        return lambda: accumulated(case, parts, optimizer), [optimizer]
     return lambda: step_in_eager_mode(case, loss_fn, optimizer), [optimizer]
 
 
@@ -160,7 +182,8 @@ def measured(name: str, way: str, tiny: bool, steps: int) -> dict:
             marks.append(time.process_time())
         shares.append((marks[1] - marks[0]) / (marks[2] - marks[1]))
     return {**found, "step_seconds": statistics.median(mine), "eager_seconds": statistics.median(theirs),
-            "processor_share": statistics.median(shares), "same_loss": torch.equal(loss, wanted)}
+            "processor_share": statistics.median(shares), "same_loss": torch.equal(loss, wanted),
+            "loss_error": abs(float(loss - wanted)) / abs(float(wanted))}
 
 
 def main() -> None:

@@ -80,6 +80,20 @@ Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& t
   return optimize(forward, trial);
 }
 
+// By labels without transfers, of which the search looks at more, or with them.
+Result<bool> is_estimated_in(const ir::Graph& step, const ir::Graph& forward,
+                             const OptimizeOptions& options, double most_seconds) {
+  const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
+  for (const bool moves : {false, true}) {
+    if (moves && !may_move) continue;
+    OptimizeOptions how = options;
+    how.schedule.transfers = moves;
+    LT_ASSIGN(const bool found, any_labels_fit(step, how, most_seconds, step_moves(forward, how)));
+    if (found) return true;
+  }
+  return false;
+}
+
 // The least budget within which the label search estimates a step in time, by all levers that it
 // knows: bisection between the two, in a second a budget and less, with transfers in some. None
 // where estimates say too little (split.h: parts that wait for each other), or nothing below
@@ -99,8 +113,7 @@ Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
     OptimizeOptions at = after(options, seconds_since(start));
     if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
     at.budget_bytes = below + (above - below) / 2;
-    LT_ASSIGN(const bool is_in_time,
-              any_labels_fit(step, at, most_seconds, step_moves(forward, at)));
+    LT_ASSIGN(const bool is_in_time, is_estimated_in(step, forward, at, most_seconds));
     (is_in_time ? above : below) = *at.budget_bytes;
     if (is_in_time) least = above;
   }
