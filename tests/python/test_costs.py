@@ -82,6 +82,21 @@ def test_plans_predict_with_the_measured_times(unet, store, tmp_path):
     assert "100.0 %" not in json.loads(planned.read_text())["provenance"]["costs"]
 
 
+def test_a_profile_shows_kernels_beside_their_prices(store):
+    path, plan, _ = store
+    said = run_json("run", plan, "--steps", 1, "--threads", 1, "--profile")
+    predicted = {op["name"]: op["predicted_seconds"] for op in json.loads(plan.read_text())["ops"]}
+    for key in ("runs", "seconds", "predicted_seconds"):
+        assert sum(kernel[key] for kernel in said["kernels"].values()) == pytest.approx(sum(kind[key] for kind in said["profile"].values()))
+    assert sum(kind["predicted_seconds"] for kind in said["profile"].values()) == pytest.approx(sum(predicted.values()))
+    off = [abs(kernel["seconds"] - kernel["predicted_seconds"]) for kernel in said["kernels"].values()]
+    assert off == sorted(off, reverse=True) and set(said["kernels"]) == {kernel["op"] for kernel in json.loads(path.read_text())["kernels"]}
+    # By the processor: kernels are in the step, and the step in what the process took.
+    assert 0 < said["kernel_seconds"] <= 1.05 * said["processor_seconds"]
+    text = run("run", plan, "--steps", 1, "--threads", 1, "--profile").stdout
+    assert "of a processor's time" in text and "furthest from what was predicted:" in text and "MatMul(" not in text.split("furthest")[0]
+
+
 @pytest.fixture(scope="module")
 def parts_store(folder):
     """A store with the times of the parts of a small step, how the step is planned, and what was said."""
