@@ -105,7 +105,7 @@ def parts_store(folder):
     import magis_networks
     step = [magis_networks.write("magis_tiny", folder), "--train", "--loss", "mse", "--dim", "batch=6", "--dim", "seq=32"]
     path = folder / "parts.json"
-    return path, step, run_json("measure", *step, "--rounds", 2, "--parts", "1,2,6", "-o", path)
+    return path, step, run_json("measure", *step, "--rounds", 2, "--parts", "1,2,6", "--evict", 1, "-o", path)
 
 
 def test_parts_are_timed_and_compared_with_what_was_predicted(parts_store):
@@ -138,7 +138,7 @@ def test_a_split_is_planned_by_timed_parts_and_those_between_them(parts_store, t
     auto = run_json("plan", *step, "--costs", path, "--split", "auto", "--budget", "80%", "--effort", 1)
     assert auto["arena_bytes"] <= auto["budget_bytes"] and auto["costs"].startswith("measured ")
     # Predictions by the store itself are what was measured, but for chance.
-    again = run_json("measure", *step, "--rounds", 1, "--parts", "6", "--costs", path)
+    again = run_json("measure", *step, "--rounds", 1, "--parts", "6", "--evict", 1, "--costs", path)
     assert again["costs"].startswith("measured times")
     assert 0.3 < again["parts"][0]["measured_seconds"] / again["parts"][0]["predicted_seconds"] < 3
 
