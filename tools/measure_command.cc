@@ -45,6 +45,7 @@ void add_measure_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "measure", "Time the kernels of a step in parts here, into a cost store (for plan --costs)");
   add_model_flags(command, given->flags);
+  add_cut_flags(command, given->flags.options);
   command
       ->add_option("-o,--output", given->output,
                    "add the times to this cost store, which is made if it is absent")
