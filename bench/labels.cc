@@ -2,7 +2,7 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--even 6] [--effort 1] [--levels 8] [--stages] [--mutations] [--kinds]
+//                [--even 6] [--effort 1] [--levels 8] [--swap] [--stages] [--mutations] [--kinds]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
@@ -11,7 +11,7 @@
 // each op once, which the search leaves out as soon as it knows something faster; behind each
 // stands what its ops take once, as estimated and as planned: what is left of the difference are
 // reruns. --kinds says which kinds of
-// ops that difference is of. --levels: how many levels of regions are candidates. --stages: beside
+// ops that difference is of. --levels: how many levels of regions are candidates. --swap: with transfers to the host, too. --stages: beside
 // the whole search one without retention searches; the difference is what they take. --mutations:
 // what is found without each of the mutations that lead from a state to the next. Nothing is
 // asserted here: the machine decides the speed.
@@ -90,7 +90,7 @@ struct Flags {
   size_t plans = 12, even = 6;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
-  bool stages = false, mutations = false, kinds = false;
+  bool swap = false, stages = false, mutations = false, kinds = false;
 };
 
 // Without a model: two of models/, with their vocabularies.
@@ -106,6 +106,7 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--even", flags.even, "numbers of parts, at most, beside what was judged");
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
+  app.add_flag("--swap", flags.swap, "values and residents may move to the host");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
   app.add_flag("--mutations", flags.mutations, "what is found without each mutation");
   app.add_flag("--kinds", flags.kinds, "of which kinds of ops estimates and plans differ");
@@ -137,6 +138,14 @@ pipeline::OptimizeOptions options_of(const Flags& flags) {
   pipeline::OptimizeOptions options;
   options.device = value_or_exit(cost::find_device("rtx3090"));
   options.find_smallest = false;
+  if (flags.swap) {
+    const cost::SlowTierRate& rate = options.device.slow_tiers.front();
+    options.slow_tiers.push_back({rate.name,
+                                  {.bytes_per_second_out = rate.out_bytes_per_second,
+                                   .bytes_per_second_in = rate.in_bytes_per_second,
+                                   .latency_seconds = rate.latency_seconds,
+                                   .compute_seconds_per_byte = rate.compute_seconds_per_byte}});
+  }
   options.schedule.remat.limits.max_units = units_in(flags.effort);
   options.pack.limits.max_units = units_in(flags.effort);
   options.schedule.remat.several_cuts = false;
@@ -320,7 +329,9 @@ void plan_all(const Flags& flags, const ir::Graph& forward, const ir::Graph& ste
 void measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
   pipeline::OptimizeOptions options = options_of(flags);
-  const plan::Claims once = value_or_exit(pipeline::optimize(forward, options)).plan.claims;
+  pipeline::OptimizeOptions alone = options;
+  alone.slow_tiers.clear();
+  const plan::Claims once = value_or_exit(pipeline::optimize(forward, alone)).plan.claims;
   const ir::Graph step = value_or_exit(pipeline::step_to_cut(forward, options));
   options.budget_bytes =
       static_cast<int64_t>(flags.ratio * static_cast<double>(once.peak_before_bytes));

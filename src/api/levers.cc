@@ -186,47 +186,83 @@ std::string time_of_parts(const ir::Graph& forward, pipeline::OptimizeOptions op
 
 }  // namespace
 
+namespace {
+
+// What each missing lever alone would do for a budget, and where none is enough, all of them.
+class MissingLevers {
+ public:
+  MissingLevers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
+                int64_t budget_bytes)
+      : forward_(forward), options_(options), all_(options), budget_(budget_bytes) {}
+
+  std::string told() {
+    if (!options_.schedule.recompute)
+      offer("recompute", [](auto& more) { more.schedule.recompute = true; });
+    if (options_.split.whole()) {
+      tell("split", pipeline::least_bytes_in_parts(forward_, options_),
+           [&] { return time_of_parts(forward_, options_, budget_); });
+      in_parts_ = true;
+    }
+    if (!options_.schedule.remat.reorder)
+      offer("reorder", [](auto& more) {
+        more.order = {};
+        more.schedule.remat.reorder = more.sums = true;
+      });
+    if (!options_.rewrites.without.empty() && rewrites_need_less())
+      offer("rewrite", [](auto& more) { more.rewrites.without.clear(); });
+    if (options_.slow_tiers.empty() && !options_.device.slow_tiers.empty())
+      offer("swap", [](auto& more) { more.slow_tiers = {first_tier(more.device)}; });
+    if (found_.size() > 1 && !would_do_) offer_all();
+    return found_.empty() ? "" : fmt::format("; not used: {}", fmt::join(found_, ", "));
+  }
+
+ private:
+  template <class Time>
+  void tell(const char* lever, const Result<int64_t>& least, Time&& time) {
+    if (!least) return;
+    const bool would_do = *least <= budget_;
+    would_do_ |= would_do;
+    found_.push_back(fmt::format("with {} at least {} bytes ({}){}{}", lever, *least,
+                                 format_bytes(*least), would_do ? " would be needed" : ", too many",
+                                 would_do ? time() : std::string()));
+  }
+
+  template <class Allow>
+  void offer(const char* lever, const Allow& allow) {
+    pipeline::OptimizeOptions more = options_;
+    allow(more);
+    allow(all_);
+    tell(lever, pipeline::least_bytes(forward_, more),
+         [&] { return time_bought(forward_, more, budget_); });
+  }
+
+  void offer_all() {
+    const auto least = in_parts_ ? pipeline::least_bytes_in_parts(forward_, all_)
+                                 : pipeline::least_bytes(forward_, all_);
+    tell("all of them", least, [] { return std::string(); });
+  }
+
+  bool rewrites_need_less() const {
+    pipeline::OptimizeOptions more = options_;
+    more.rewrites.without.clear();
+    const Result<int64_t> least = pipeline::least_bytes(forward_, more);
+    const Result<int64_t> now = pipeline::least_bytes(forward_, options_);
+    return least && now && *least < *now;
+  }
+
+  const ir::Graph& forward_;
+  const pipeline::OptimizeOptions& options_;
+  pipeline::OptimizeOptions all_;  // with each that was offered
+  const int64_t budget_;
+  bool in_parts_ = false, would_do_ = false;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
 std::string missing_levers(const ir::Graph& forward, const pipeline::OptimizeOptions& options,
                            int64_t budget_bytes) {
-  std::vector<std::string> found;
-  const auto tell = [&](const char* lever, const Result<int64_t>& least, auto&& time) {
-    if (!least) return;
-    const bool would_do = *least <= budget_bytes;
-    found.push_back(fmt::format("with {} at least {} bytes ({}){}{}", lever, *least,
-                                format_bytes(*least), would_do ? " would be needed" : ", too many",
-                                would_do ? time() : std::string()));
-  };
-  const auto offer = [&](const char* lever, const pipeline::OptimizeOptions& more) {
-    tell(lever, pipeline::least_bytes(forward, more),
-         [&] { return time_bought(forward, more, budget_bytes); });
-  };
-  if (!options.schedule.recompute) {
-    pipeline::OptimizeOptions more = options;
-    more.schedule.recompute = true;
-    offer("recompute", more);
-  }
-  if (options.split.whole())
-    tell("split", pipeline::least_bytes_in_parts(forward, options),
-         [&] { return time_of_parts(forward, options, budget_bytes); });
-  if (!options.schedule.remat.reorder) {
-    pipeline::OptimizeOptions more = options;
-    more.order = {};
-    more.schedule.remat.reorder = more.sums = true;
-    offer("reorder", more);
-  }
-  if (!options.rewrites.without.empty()) {
-    pipeline::OptimizeOptions more = options;
-    more.rewrites.without.clear();
-    const Result<int64_t> least = pipeline::least_bytes(forward, more);
-    const Result<int64_t> now = pipeline::least_bytes(forward, options);
-    if (least && now && *least < *now) offer("rewrite", more);
-  }
-  if (options.slow_tiers.empty() && !options.device.slow_tiers.empty()) {
-    pipeline::OptimizeOptions more = options;
-    more.slow_tiers = {first_tier(options.device)};
-    offer("swap", more);
-  }
-  return found.empty() ? "" : fmt::format("; not used: {}", fmt::join(found, ", "));
+  return MissingLevers(forward, options, budget_bytes).told();
 }
 
 }  // namespace lowtide

@@ -162,7 +162,7 @@ IdVector<SchedOpId, std::vector<SchedOpId>> Scale::waits_for() const {
 }
 
 // What a level reads from around it is what its head makes, as all ways to it lead past the head.
-// It is there for the last part as for the first, so all the time.
+// It is there for the last part as for the first, so all the time; if it moves, in each of them.
 void Scale::keep_heads(const Levels& levels, const std::vector<std::vector<SchedOpId>>& all_within,
                        plan::ScheduleProblem& problem) const {
   for (size_t level = 1; level < levels.levels.size(); ++level) {
@@ -180,7 +180,9 @@ void Scale::keep_heads(const Levels& levels, const std::vector<std::vector<Sched
               return std::binary_search(within.begin(), within.end(), reader);
             });
         const auto at = std::lower_bound(value.readers.begin(), value.readers.end(), within.back());
-        if (is_read && (at == value.readers.end() || *at != within.back()))
+        if (!is_read) continue;
+        value.moved_parts = std::max(value.moved_parts, levels.levels[level].parts);
+        if (at == value.readers.end() || *at != within.back())
           value.readers.insert(at, within.back());
       }
     }
@@ -231,6 +233,15 @@ int Scale::level_of_reads(const Levels& levels, const IdVector<OpId, int>& level
   return level;
 }
 
+// Of what is read or added to whole in parts a transfer comes in each of them.
+int64_t Scale::parts_that_move(const Levels& levels, const IdVector<OpId, int>& level_of,
+                               SchedValueId value) const {
+  int64_t parts = 1;
+  for (const Touch& touch : touches_[value])
+    if (!touch.walks) parts = std::max(parts, parts_of(levels, level_of[touch.op]));
+  return parts;
+}
+
 bool Scale::is_head_of(SchedOpId head, SchedOpId op, const Levels& levels,
                        const IdVector<OpId, int>& level_of) const {
   for (int level = level_of[view_.op[op]]; level > 0;
@@ -276,17 +287,24 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
     problem.ops[op].seconds = seconds[id];
     problem.ops[op].workspace_bytes = scaled(problem.ops[op].workspace_bytes, level_of[id]);
   }
+  for (plan::SchedResident& resident : problem.residents)
+    for (const SchedOpId reader : resident.readers)
+      resident.moved_parts =
+          std::max(resident.moved_parts, parts_of(levels, level_of[view_.op[reader]]));
   std::vector<Held> held;
   for (const SchedValueId v : problem.values.ids()) {
     plan::SchedValue& value = problem.values[v];
     const int pass = passes_.of[view_.op[value.producer]];
     if (const int level = level_of_sum(levels, level_of, v); level != Levels::kOutside) {
       held.push_back({v, level, pass});
+      value.moved_parts = parts_that_move(levels, level_of, v);
       continue;
     }
     if (touches_[v].empty() || crosses_passes(v)) continue;
     const int level = level_of_reads(levels, level_of, v);
     value.bytes = scaled(value.bytes, level);
+    value.moved_parts =
+        level == Levels::kOutside ? parts_that_move(levels, level_of, v) : parts_of(levels, level);
     if (const int inner = level_of_pieces(levels, level, level_of[view_.op[value.producer]]);
         inner != Levels::kOutside)
       held.push_back({v, inner, pass});
@@ -394,6 +412,7 @@ Scaled Scale::hold(const std::vector<std::vector<SchedOpId>>& all_within,
       if (sum.level != first.second || sum.pass != begun.first) continue;
       plan::SchedValue space;
       space.bytes = p.values[sum.value].bytes;
+      space.moved_parts = p.values[sum.value].moved_parts;
       space.producer = begin;
       space.readers = {p.values[sum.value].producer};
       taken.push_back({space.readers[0], SchedValueId(p.values.size()), sum.value});

@@ -15,6 +15,10 @@
 // from the pass's first op on. That a value made anew could be used part by part is not counted
 // then.
 //
+// A transfer, too, stands for those of all parts (plan::SchedValue::moved_parts): of pieces for as
+// many as there are, of a whole for as many as there are parts that read it whole. So a resident
+// that could be away for several parts moves in each; that is more than it need be.
+//
 // The schedule of such a problem is one for the step in parts whose parts mirror each other. It is
 // an estimate all the same: of uneven parts the largest is a little larger than its share, and what
 // layouts and kernels' workspace do to parts is not in it.
@@ -99,6 +103,8 @@ class Scale {
   void keep_heads(const Levels& levels, const std::vector<std::vector<plan::SchedOpId>>& within,
                   plan::ScheduleProblem& problem) const;
   bool crosses_passes(plan::SchedValueId value) const;
+  int64_t parts_that_move(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
+                          plan::SchedValueId value) const;
   int level_of_reads(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
                      plan::SchedValueId value) const;
   std::vector<std::vector<plan::SchedOpId>> ops_within(

@@ -173,6 +173,26 @@ TEST_F(Scaled4, ValuesHaveThePartsThatAllWhoUseThemShare) {
   EXPECT_EQ(p.ops.size(), view_.problem.ops.size() + 1);
 }
 
+// What a transfer stands for: a piece moves in each part of its level, a head's result in each of
+// those that read it, what nobody cuts once.
+TEST_F(Scaled4, ATransferStandsForThoseOfAllParts) {
+  const auto moved_parts = [](const plan::ScheduleProblem& p, const std::string& producer) {
+    for (const plan::SchedValue& value : p.values)
+      if (p.ops[value.producer].name == producer) return value.moved_parts;
+    return int64_t{-1};
+  };
+  const plan::ScheduleProblem in_two = made({2, {{"a", 4}}}).problem;
+  EXPECT_EQ(moved_parts(in_two, "x"), 2);
+  EXPECT_EQ(moved_parts(in_two, "wide"), 4);
+  EXPECT_EQ(moved_parts(in_two, "a"), 4);
+  const plan::ScheduleProblem deeper = made({1, {{"a", 4}}}).problem;
+  EXPECT_EQ(moved_parts(deeper, "x"), 1);
+  EXPECT_EQ(moved_parts(deeper, "a"), 4);
+  EXPECT_EQ(moved_parts(deeper, "both"), 4);
+  EXPECT_EQ(moved_parts(deeper, "weight"), 4);  // each part adds to it
+  for (const plan::SchedValue& value : made({}).problem.values) EXPECT_EQ(value.moved_parts, 1);
+}
+
 TEST_F(Scaled4, BytesAtAnOpAreThoseOfTheProblem) {
   // Outside of all levels but the one around everything, where sums and results are resident.
   const auto first = SchedOpId(0);

@@ -68,7 +68,25 @@ LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
     choice.reruns = LabelProblem::of_step(known->reruns, scaled);
     choice.held_bytes = bytes_of(problem, labels, choice);
     choice.over_bytes = known->stored_bytes - cut.capacity_bytes;
+    if (scaled.problem.link) choice.moves_seconds = moves_seconds(problem, labels, cut, choice);
   }
+}
+
+// What is proven less all that is not moves.
+double LabelForecast::moves_seconds(const LabelProblem& problem, const CutStep& labels,
+                                    const remat::CutBoundResult& cut, const Choice& choice) const {
+  if (is_over_) return 0;
+  return cut.bound_seconds - reruns_seconds(problem, labels, choice) -
+         seconds_per_byte_ * static_cast<double>(choice.over_bytes);
+}
+
+double LabelForecast::reruns_seconds(const LabelProblem& problem, const CutStep& labels,
+                                     const Choice& choice) const {
+  double seconds = 0;
+  for (const SchedOpId op : choice.reruns)
+    if (!problem.scale().is_head_of(op, op_, labels.levels, labels.level_of))
+      seconds += labels.seconds[problem.view().op[op]];
+  return seconds;
 }
 
 LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
@@ -101,12 +119,9 @@ double LabelForecast::seconds(const LabelProblem& problem, const CutStep& labels
   if (seconds_per_byte_ <= 0 || choices_.empty()) return labels.once_seconds;
   double least = std::numeric_limits<double>::infinity();
   for (const Choice& choice : choices_) {
-    double reruns = 0;
-    for (const SchedOpId op : choice.reruns)
-      if (!problem.scale().is_head_of(op, op_, labels.levels, labels.level_of))
-        reruns += labels.seconds[problem.view().op[op]];
     const auto over = static_cast<double>(over_bytes(problem, labels, choice));
-    least = std::min(least, reruns + seconds_per_byte_ * over);
+    least = std::min(least, reruns_seconds(problem, labels, choice) + choice.moves_seconds +
+                                seconds_per_byte_ * over);
   }
   return labels.once_seconds + std::max(least, 0.0);
 }

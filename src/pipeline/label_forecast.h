@@ -8,16 +8,17 @@
 //
 //     each op once + reruns + price * (bytes held - budget)
 //
+// and with a link what the cut charges for transfers, which is taken to stay as it is: parts move as
+// many bytes as the whole.
 // so what counts for a mutation are the bytes that it frees at the binding moment, times their
 // price, less the extra time of parts. The cut of the other labels at that op and price is at most
 // so much, but for workspace and for what is reused in place, which are left out. It is a forecast
 // all the same: another op may bind there, at another price. It decides in which order labels are
 // judged, and nothing else.
 //
-// Where nothing fits, an op needs more than the budget whatever is kept, and without recompute the
-// moment of the peak does, if no transfers help: bytes that are freed there
-// count alone. Where each op once fits, or no cut is made, labels are expected to take each op
-// once.
+// Where nothing fits, an op needs more than the budget whatever is kept, and without recompute and
+// transfers the moment of the peak does: bytes that are freed there count alone. Where each op once
+// fits, or no cut is made, labels are expected to take each op once.
 //
 // Tests: label_forecast_test.cc.
 #pragma once
@@ -60,7 +61,12 @@ class LabelForecast {
     std::vector<plan::SchedOpId> reruns;   // likewise
     int64_t held_bytes = 0;                // with the labels known: Scale::bytes_at
     int64_t over_bytes = 0;                // likewise all that is there, less the budget
+    double moves_seconds = 0;              // of transfers beside reruns, as the cut weighs them
   };
+  double moves_seconds(const LabelProblem& problem, const CutStep& labels,
+                       const remat::CutBoundResult& cut, const Choice& choice) const;
+  double reruns_seconds(const LabelProblem& problem, const CutStep& labels,
+                        const Choice& choice) const;
   int64_t bytes_of(const LabelProblem& problem, const CutStep& labels, const Choice& choice) const;
   int64_t over_bytes(const LabelProblem& problem, const CutStep& labels,
                      const Choice& choice) const;

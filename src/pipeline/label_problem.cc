@@ -79,7 +79,10 @@ Status LabelProblem::pose() {
   costs.workspace_bytes = workspaces();
   LT_ASSIGN(costs.seconds, all_seconds(fission::Cuts(step_.op_count())));
   const int64_t alignment = options_.device.alignment_bytes;
-  LT_ASSIGN(auto view, analysis::make_schedule_view(step_, costs, alignment));
+  std::vector<plan::Link> links;
+  if (options_.schedule.transfers)
+    for (const SlowTierChoice& tier : options_.slow_tiers) links.push_back(tier.link);
+  LT_ASSIGN(auto view, analysis::make_schedule_view(step_, costs, alignment, {.links = links}));
   view_.emplace(std::move(view));
   drop_names(view_->problem);
   LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
@@ -132,8 +135,10 @@ Result<std::optional<CutStep>> LabelProblem::cut(const fission::Labels& labels) 
 
 fission::Scaled LabelProblem::scaled(const CutStep& cut, int64_t budget_bytes) const {
   fission::Scaled scaled = scale_->problem(cut.levels, cut.cuts, cut.seconds);
-  scaled.problem.budget_bytes = budget_bytes;
-  if (!options_.schedule.transfers) plan::forbid_transfers(scaled.problem);
+  plan::ScheduleProblem& problem = scaled.problem;
+  problem.budget_bytes = budget_bytes;
+  if (!options_.schedule.recompute)
+    for (plan::SchedOp& op : problem.ops) op.may_rerun = false;
   return scaled;
 }
 

@@ -63,7 +63,8 @@ class LabelProblem {
   // None: heads name no ops of this step, or a level changes nothing. Error: as of the prices.
   Result<std::optional<CutStep>> cut(const fission::Labels& labels);
 
-  // With a budget, without the link where transfers are not allowed.
+  // With a budget, and with links where transfers are allowed. Without recompute no op may run
+  // again.
   fission::Scaled scaled(const CutStep& cut, int64_t budget_bytes) const;
 
   // In a few list schedules.

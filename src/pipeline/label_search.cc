@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <queue>
 #include <set>
 #include <string>
 #include <tuple>
@@ -14,10 +13,11 @@
 #include "order/waist.h"
 #include "pipeline/label_forecast.h"
 #include "pipeline/label_problem.h"
+#include "pipeline/label_queue.h"
+#include "pipeline/label_schedule.h"
 #include "pipeline/step_variants.h"
 #include "plan/schedule_simulator.h"
 #include "remat/bounds/closure_cut.h"
-#include "remat/remat.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -26,11 +26,9 @@ using fission::Labels;
 using plan::SchedOpId;
 
 bool is_better(const Candidate& a, const Candidate& b) {
-  const bool a_can = a.can_fit(), b_can = b.can_fit();
-  if (a_can != b_can) return a_can;
-  const double a_takes = a.least_seconds(), b_takes = b.least_seconds();
-  return a_can ? std::pair(a_takes, a.peak_bytes) < std::pair(b_takes, b.peak_bytes)
-               : std::pair(a.peak_bytes, a_takes) < std::pair(b.peak_bytes, b_takes);
+  if (a.fits != b.fits) return a.fits;
+  return a.fits ? std::pair(a.seconds, a.peak_bytes) < std::pair(b.seconds, b.peak_bytes)
+                : std::pair(a.peak_bytes, a.seconds) < std::pair(b.peak_bytes, b.seconds);
 }
 
 class Search {
@@ -42,7 +40,9 @@ class Search {
         tuning_(tuning),
         best_seconds_(below_seconds),
         budget_bytes_(*options.budget_bytes),
-        variants_(options, tuning) {}
+        has_link_(options.schedule.transfers && !options.slow_tiers.empty()),
+        variants_(options, tuning),
+        open_(has_link_) {}
 
   // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
@@ -78,8 +78,9 @@ class Search {
   }
 
   // Ends with the first that fits in less than `below_seconds`.
-  Result<bool> finds_any() {
+  Result<bool> finds_any(const StepMoves& moves) {
     first_is_enough_ = true;
+    variants_.allow(moves, most_states() / tuning_.states_of_variant);
     LT_RETURN_IF_ERROR(look_at_all());
     return best_.has_value();
   }
@@ -89,9 +90,10 @@ class Search {
   struct State {
     Candidate candidate;
     size_t variant = 0;
-    StepRuns order;            // each op once: of the whole step's problem
-    StepRuns runs;             // behind the candidate's estimate
-    double once_seconds = 0;   // each op once
+    StepRuns order;           // each op once: of the whole step's problem
+    StepRuns runs;            // behind the candidate's estimate
+    double once_seconds = 0;  // each op once
+    int64_t once_peak_bytes = 0;
     double least_seconds = 0;  // of every schedule of one part of everything
     bool may_fit = false;      // no bound says that it cannot
     LabelForecast forecast;    // of its neighbours
@@ -100,14 +102,9 @@ class Search {
   using Key = std::tuple<int64_t, double, int64_t>;
   // In the queue: a state to be expanded, or labels that are forecast from one.
   struct Open {
-    Key key;
-    size_t number = 0;                 // of equal keys the one that came first
     size_t state = 0;                  // or from which
     std::optional<Labels> ahead = {};  // not judged yet
     size_t variant = 0;                // of these
-    bool operator>(const Open& other) const {
-      return std::tie(key, number) > std::tie(other.key, other.number);
-    }
   };
 
   Status look_at_all() {
@@ -127,8 +124,7 @@ class Search {
       if (has_tried && !std::exchange(has_looked_at_even_, true))
         LT_RETURN_IF_ERROR(look_at_even());
       if (open_.empty()) break;
-      const Open next = open_.top();
-      open_.pop();
+      const Open next = open_.pop();
       const bool is_full = all_.size() >= most;
       if (next.ahead) {
         if (!is_full) LT_RETURN_IF_ERROR(judge_ahead(next));
@@ -148,7 +144,7 @@ class Search {
   Status look_at_moves() {
     if (!variants_.has_moves() || is_done()) return {};
     const size_t first = all_.size();
-    open_ = {};
+    open_.clear();
     is_moving_ = true;
     const auto share = static_cast<int64_t>(tuning_.moved_share);
     most_forecast_ =
@@ -212,10 +208,11 @@ class Search {
 
   // Of a state that recomputes, for a little less memory: addresses may need more than the peak.
   StepRuns tight_runs(const State& state, const CutStep& cut) {
-    const fission::Scaled scaled = problem_of(state).scaled(cut, budget_bytes_);
-    const plan::ScheduleOutcome order = problem_of(state).best_order(scaled.problem);
-    const int64_t less = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
-    auto found = schedule_within(less, scaled, order, state, tuning_.closer_units, {state.runs});
+    PosedLabels posed = pose(problem_of(state), cut, budget_bytes_);
+    posed.scaled.problem.budget_bytes = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
+    auto found = schedule_within(
+        problem_of(state), posed, options_,
+        {.limits = limits().with_units(tuning_.closer_units), .starts = {state.runs}});
     return found ? std::move(found->runs) : StepRuns{};
   }
 
@@ -226,23 +223,35 @@ class Search {
   bool is_promising(const State& state) const {
     const double proven = state.least_seconds - state.once_seconds;
     const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
-    const bool is_open = state.may_fit && !state.candidate.fits &&
-                         (!is_moving_ || moved_searches_ < tuning_.late_searches);
-    return is_open && state.least_seconds + more < best_seconds_ * (1 - tuning_.worth);
+    const bool is_open = state.may_fit && !state.candidate.fits && has_searches_left();
+    const double expected = std::max(
+        state.least_seconds + more, state.once_seconds + tuning_.gap_share * moving_seconds(state));
+    return is_open && expected < best_seconds_ * (1 - tuning_.worth);
+  }
+
+  bool has_searches_left() const {
+    if (is_moving_) return moved_searches_ < tuning_.late_searches;
+    return !has_link_ || searches_ < tuning_.most_moving_searches;
+  }
+
+  // With a link bounds say little. What a state takes beyond each op once is guessed by the bytes
+  // that are too much, each as dear as those of the state for which they were cheapest so far.
+  double moving_seconds(const State& state) const {
+    if (!has_link_ || state.candidate.fits) return 0;
+    return least_per_byte_.value_or(0) * static_cast<double>(state.once_peak_bytes - budget_bytes_);
   }
 
   // Once more with more work, and from what the best has come to: where a budget is tight, a short
   // search finds little of what there is.
   Status look_closer(size_t first) {
-    std::vector<size_t> close;
+    LabelQueue<Key, size_t> close(has_link_);
     for (size_t at = first; at < all_.size(); ++at)
-      if (all_[at].may_fit && all_[at].least_seconds < best_seconds_) close.push_back(at);
-    std::stable_sort(close.begin(), close.end(),
-                     [&](size_t a, size_t b) { return key_of(all_[a]) < key_of(all_[b]); });
+      if (all_[at].may_fit && all_[at].least_seconds < best_seconds_)
+        close.push(key_of(all_[at]), guessed_key_of(all_[at]), at);
     const size_t looks =
         is_moving_ ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
-    if (close.size() > looks) close.resize(looks);
-    for (const size_t at : close) {
+    for (size_t look = 0; look < looks && !close.empty(); ++look) {
+      const size_t at = close.pop();
       const State& state = all_[at];
       const bool is_far = best_seconds_ > state.least_seconds * (1 + tuning_.far);
       const bool is_close = state.candidate.fits &&
@@ -284,10 +293,8 @@ class Search {
       if (!cut || !is_new(*cut, variant)) continue;
       ++counts_.forecast;
       if (cut->once_seconds >= best_seconds_) continue;  // dominated: never judged
-      push({.key = forecast_key(all_[from], *cut),
-            .state = from,
-            .ahead = std::move(labels),
-            .variant = variant});
+      const Key key = forecast_key(all_[from], *cut);
+      open_.push(key, key, {.state = from, .ahead = std::move(labels), .variant = variant});
     }
     if (is_moving_) push_moves(from);
     return {};
@@ -298,10 +305,10 @@ class Search {
   void push_moves(size_t from) {
     const Labels& labels = all_[from].candidate.labels;
     for (const size_t variant : variants_.next_to(all_[from].variant)) {
-      push({.key = key_of(all_[from]), .state = from, .ahead = labels, .variant = variant});
+      push(all_[from], {.state = from, .ahead = labels, .variant = variant});
       if (labels.nests.empty()) continue;  // else its heads may be gone
       const Labels even = {.parts = labels.parts};
-      push({.key = key_of(all_[from]), .state = from, .ahead = even, .variant = variant});
+      push(all_[from], {.state = from, .ahead = even, .variant = variant});
     }
   }
 
@@ -310,9 +317,9 @@ class Search {
     return {over, from.forecast.seconds(problem_of(from), cut), 0};
   }
 
-  void push(Open next) {
-    next.number = ++pushed_;
-    open_.push(std::move(next));
+  // By what is known of a state.
+  void push(const State& by, Open next) {
+    open_.push(key_of(by), guessed_key_of(by), std::move(next));
   }
 
   Status judge_ahead(const Open& next) {
@@ -352,7 +359,7 @@ class Search {
       best_seconds_ = made.candidate.seconds;
       best_ = at;
     }
-    push({.key = key_of(made), .state = at});
+    push(made, {.state = at});
   }
 
   // Behind the first searches: even parts, twice as many each time and half as many more, by their
@@ -416,14 +423,14 @@ class Search {
     const plan::ScheduleProblem& problem = scaled.problem;
     plan::ProblemIndex index(problem);
     const auto [order, profile] = inherited(scaled, index, made);
-    made.candidate.peak_bytes = profile.peak_bytes;
+    made.candidate.peak_bytes = made.once_peak_bytes = profile.peak_bytes;
     made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
     if (made.may_fit) return;
     made.may_fit = true;  // in another order
-    if (const auto moved = moved_seconds(made)) made.candidate.moved_seconds = *moved;
-    if (!options_.schedule.recompute && !std::isfinite(made.candidate.moved_seconds))
+    const bool may_change = options_.schedule.recompute || problem.link;
+    if (!may_change)
       made.forecast = LabelForecast(of, cut_step, scaled, order, profile, budget_bytes_);
-    if (!options_.schedule.recompute || !may_cut_) return;
+    if (!may_change || !may_cut_) return;
     const remat::CutBoundResult cut =
         remat::closure_cut(remat::StepGraph(problem, std::move(index)), profile,
                            {.order = order,
@@ -433,58 +440,6 @@ class Search {
     made.may_fit = cut.feasible;
     if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
     made.forecast = LabelForecast(of, cut_step, scaled, cut);
-  }
-
-  // Of a step that keeps the budget by transfers alone, at least: what is too much goes out and
-  // comes back once in each part, beside the ops where the link is fast enough.
-  std::optional<double> moved_seconds(const State& state) const {
-    if (!options_.schedule.transfers || options_.slow_tiers.empty()) return std::nullopt;
-    const plan::Link& link = options_.slow_tiers.front().link;
-    const int64_t bytes = state.candidate.peak_bytes - budget_bytes_;
-    if (bytes > link.bytes) return std::nullopt;
-    const auto moved =
-        static_cast<double>(bytes) * static_cast<double>(state.candidate.labels.parts);
-    const double computing = state.once_seconds + 2 * moved * link.compute_seconds_per_byte;
-    return std::max(
-        {computing, moved / link.bytes_per_second_out, moved / link.bytes_per_second_in});
-  }
-
-  // A schedule of one part of everything that keeps a budget.
-  struct Schedule {
-    StepRuns runs;
-    double seconds = 0;
-    int64_t peak_bytes = 0;
-  };
-
-  // The given order where that fits, else a retention search of so many units, from those runs or,
-  // without them, from schedules of its own.
-  std::optional<Schedule> schedule_within(int64_t budget_bytes, const fission::Scaled& scaled,
-                                          const plan::ScheduleOutcome& order, const State& state,
-                                          int64_t units, const std::vector<StepRuns>& starts,
-                                          bool all_starts = false) const {
-    if (order.peak_bytes <= budget_bytes)
-      return Schedule{LabelProblem::of_step(order.sequence, scaled), state.once_seconds,
-                      order.peak_bytes};
-    if (!options_.schedule.recompute) return std::nullopt;
-    remat::RematOptions options;
-    options.limits = limits().with_units(units);
-    options.cut_bound = options.exact_small = false;
-    if (!starts.empty()) options.least_peak_order = order.sequence;
-    options.mend_starts = !starts.empty();
-    options.all_starts = all_starts;
-    options.reorder = options_.schedule.remat.reorder;
-    for (const StepRuns& start : starts) {
-      auto& runs = options.starts.emplace_back();
-      for (const SchedOpId op : problem_of(state).runs_in(scaled, start))
-        runs.push_back(plan::SchedAction::run(op));
-    }
-    plan::ScheduleProblem problem = scaled.problem;
-    problem.budget_bytes = budget_bytes;
-    const remat::RematOutcome outcome = remat::solve(problem, options);
-    if (outcome.sequence.empty()) return std::nullopt;
-    std::vector<SchedOpId> runs;
-    for (const plan::SchedAction& action : outcome.sequence) runs.push_back(action.op);
-    return Schedule{LabelProblem::of_step(runs, scaled), outcome.seconds, outcome.peak_bytes};
   }
 
   // Labels that differ in one level recompute nearly alike, so a search goes on from what is known
@@ -504,21 +459,21 @@ class Search {
   // What is known is kept unless that is better.
   Status search(State& made, int64_t units, bool all_starts = false) {
     LT_ASSIGN(const CutStep cut, cut_of(made));
-    const fission::Scaled scaled = problem_of(made).scaled(cut, budget_bytes_);
-    const plan::ScheduleOutcome order = problem_of(made).best_order(scaled.problem);
-    const std::vector<StepRuns> starts = starts_for(made);
-    if (starts.empty()) ++searches_without_;
-    if (is_moving_) ++moved_searches_;
-    if (auto found = schedule_within(budget_bytes_, scaled, order, made, units, starts, all_starts))
+    const PosedLabels posed = pose(problem_of(made), cut, budget_bytes_);
+    const LabelScheduleOptions how{
+        .limits = limits().with_units(units), .starts = starts_for(made), .all_starts = all_starts};
+    if (how.starts.empty()) ++searches_without_;
+    ++(is_moving_ ? moved_searches_ : searches_);
+    if (auto found = schedule_within(problem_of(made), posed, options_, how))
       take(std::move(*found), made);
-    if (!made.candidate.fits && order.peak_bytes < made.candidate.peak_bytes) {
-      made.candidate.peak_bytes = order.peak_bytes;
-      made.order = LabelProblem::of_step(order.sequence, scaled);
+    if (!made.candidate.fits && posed.order.peak_bytes < made.candidate.peak_bytes) {
+      made.candidate.peak_bytes = posed.order.peak_bytes;
+      made.order = LabelProblem::of_step(posed.order.sequence, posed.scaled);
     }
     return {};
   }
 
-  void take(Schedule found, State& made) {
+  void take(LabelSchedule found, State& made) {
     Candidate& candidate = made.candidate;
     if (candidate.fits && candidate.seconds <= found.seconds) return;
     candidate.fits = true;
@@ -529,14 +484,22 @@ class Search {
       best_seconds_ = candidate.seconds;
       best_ = static_cast<size_t>(&made - all_.data());
     }
+    const double more = candidate.seconds - made.once_seconds;
     const double proven = made.least_seconds - made.once_seconds;
-    if (proven > 0)
-      least_ratio_ = std::min(least_ratio_.value_or(kAnyTime),
-                              (candidate.seconds - made.once_seconds) / proven);
+    if (proven > 0) least_ratio_ = std::min(least_ratio_.value_or(kAnyTime), more / proven);
+    if (const int64_t over = made.once_peak_bytes - budget_bytes_; over > 0)
+      least_per_byte_ =
+          std::min(least_per_byte_.value_or(kAnyTime), more / static_cast<double>(over));
   }
 
   static Key key_of(const State& state) {
     return {state.forecast.over_bytes(), state.least_seconds, state.candidate.peak_bytes};
+  }
+  Key guessed_key_of(const State& state) const {
+    const double guessed =
+        state.candidate.fits ? state.candidate.seconds : state.once_seconds + moving_seconds(state);
+    return {state.forecast.over_bytes(), std::max(state.least_seconds, guessed),
+            state.candidate.peak_bytes};
   }
 
   const Clock::time_point start_ = Clock::now();
@@ -546,22 +509,23 @@ class Search {
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
   int64_t budget_bytes_;
+  const bool has_link_;
   StepVariants variants_;
   std::vector<State> all_;
   std::set<std::pair<uint64_t, uint64_t>> seen_;   // hashes of variants and of what labels cut
   std::set<std::pair<size_t, std::string>> read_;  // by variant: neighbours that were looked at
-  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
-  size_t pushed_ = 0;
+  LabelQueue<Key, Open> open_;
   int64_t most_forecast_ = 0;
   double most_seconds_ = kAnyTime;  // of wall time, for what is going on
   LabelSearchCounts counts_;
   bool first_is_enough_ = false;
   bool may_cut_ = true;  // for a bound on the time
   bool has_looked_at_even_ = false;
-  bool is_moving_ = false;    // expanded by moves, too
-  int searches_without_ = 0;  // starts
-  int moved_searches_ = 0;
-  std::optional<double> least_ratio_;  // of extra time found to that proven
+  bool is_moving_ = false;                 // expanded by moves, too
+  int searches_without_ = 0;               // starts
+  int searches_ = 0, moved_searches_ = 0;  // before moves, and with them
+  std::optional<double> least_ratio_;      // of extra time found to that proven,
+  std::optional<double> least_per_byte_;   // and to bytes too much, each op once
 };
 
 }  // namespace
@@ -584,8 +548,9 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
 }
 
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
-                            double below_seconds, const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, below_seconds).finds_any();
+                            double below_seconds, const StepMoves& moves,
+                            const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, below_seconds).finds_any(moves);
 }
 
 }  // namespace lowtide::pipeline

@@ -3,8 +3,8 @@
 // of queries that go with them. Each state is judged by the scaled problem of one part
 // (label_problem.h): by the order of the state that it comes from, scheduled anew around its peak
 // (order/waist.h), where that misses the budget by the closure cut's bound, and where the bound
-// promises more than the best so far by a short retention search; with a link by what transfers
-// take, too.
+// promises more than the best so far by a short search for reruns and, with a link, transfers
+// (label_schedule.h).
 //
 // A state's neighbours change one level (label_neighbours.h). They wait in the queue by what the
 // prices of that state's cut forecast of them (label_forecast.h) and are judged when their turn
@@ -18,8 +18,6 @@
 // Tests: tests/split_test.cc.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -57,6 +55,8 @@ struct LabelSearchTuning {
   size_t closer_looks = 12;  // states with the best bounds, with so many units
   int64_t closer_units = 4'000'000;
   int searches_without = 4;  // schedules of other states to start from
+  // With a link, of which bounds say little, so that most states promise something.
+  int most_moving_searches = 64;
   // Where the best is so far above a state's bound, a closer look has more, and starts of its own
   // beside those: what is known of others leads only so far.
   double far = 0.01;
@@ -76,8 +76,6 @@ struct Candidate {
   bool fits = false;                        // within the budget, by the estimate
   double seconds = 0;      // of the step within the budget; without `fits` each op once
   int64_t peak_bytes = 0;  // of the best order, each op once
-  // With a link: at least so long with transfers instead; infinite: they do not suffice.
-  double moved_seconds = std::numeric_limits<double>::infinity();
   // The schedule behind the estimate, of the step in parts, as names of its ops (named_runs.h), and
   // one that needs less. Of those at the front that fit.
   std::vector<std::vector<std::string>> starts = {};
@@ -88,12 +86,6 @@ struct Candidate {
   bool cuts_as(const Candidate& other) const {
     return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts &&
            rewrites == other.rewrites;
-  }
-  bool can_fit() const { return fits || std::isfinite(moved_seconds); }
-  // By recompute or by transfers, whichever is estimated to be faster.
-  double least_seconds() const {
-    if (fits) return std::min(seconds, moved_seconds);
-    return can_fit() ? moved_seconds : seconds;
   }
 };
 
@@ -129,9 +121,10 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning = {});
 
-// Whether some labels are estimated to keep the budget in less time than that: the same search
-// without rewrites and blocks, as far as it is needed for an answer.
+// Whether some labels, with moves or without, are estimated to keep the budget in less time than
+// that: the same search, as far as it is needed for an answer.
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
-                            double below_seconds, const LabelSearchTuning& tuning = {});
+                            double below_seconds, const StepMoves& moves = {},
+                            const LabelSearchTuning& tuning = {});
 
 }  // namespace lowtide::pipeline

@@ -17,6 +17,7 @@
 #include "pipeline/prepare.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
+#include "pipeline/try_splits.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -79,8 +80,8 @@ Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& t
   return optimize(forward, trial);
 }
 
-// The least budget within which the label search estimates a step in time: bisection between the
-// two, in a second a budget and less. None where estimates say too little (split.h: parts that wait
+// The least budget within which the label search estimates a step in time, by all levers that it
+// knows: bisection between the two, in a second a budget and less, with transfers in some. None where estimates say too little (split.h: parts that wait
 // for each other), or nothing below `above`.
 Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
                                                const OptimizeOptions& options, int64_t below,
@@ -97,8 +98,8 @@ Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
     OptimizeOptions at = after(options, seconds_since(start));
     if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
     at.budget_bytes = below + (above - below) / 2;
-    at.schedule.transfers = false;  // of these, estimates are no more than bounds
-    LT_ASSIGN(const bool is_in_time, any_labels_fit(step, at, most_seconds));
+    LT_ASSIGN(const bool is_in_time,
+              any_labels_fit(step, at, most_seconds, step_moves(forward, at)));
     (is_in_time ? above : below) = *at.budget_bytes;
     if (is_in_time) least = above;
   }

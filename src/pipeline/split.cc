@@ -223,31 +223,50 @@ class PartsAndTransfers {
     // Estimates say little of parts that wait for each other, and their numbers were tried.
     if (moving.best && is_waiting_) return try_moving(chosen, moving);
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward_, whole_));
+    const OptimizeOptions rest = after(whole_, seconds_since(start_));
+    const double below = std::min(parts.to_be_beaten(), moving.to_be_beaten());
     LT_ASSIGN(const std::vector<Candidate> candidates,
-              label_candidates(step, after(whole_, seconds_since(start_))));
-    for (const Candidate& candidate : chosen_of(candidates, kSplit.moving_trials)) {
-      const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
-      if (candidate.can_fit() && !is_known) chosen.push_back(candidate);
-    }
+              label_candidates(step, rest, {}, below / (1 - kTrials.estimate_error),
+                               step_moves(forward_, rest)));
+    for (const auto& some : {chosen_of(candidates, kSplit.moving_trials), moved_ones(candidates)})
+      for (const Candidate& candidate : some) {
+        const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
+        if (candidate.fits && !is_known) chosen.push_back(candidate);
+      }
     LT_RETURN_IF_ERROR(try_moving(chosen, moving));
-    return parts.best ? try_numbers(chosen, parts.of_best.labels, moving) : Status();
+    return try_numbers(best_number(candidates, parts), moving);
   }
 
-  // What is estimated with transfers is a bound, so numbers with more of them than there is time to
-  // hide look best. The least number that hides them lies between these and the one that is best
-  // without transfers: bisection, as long as numbers differ.
+  // Of even parts the best by estimates, else by what they come to without transfers; 1: none.
+  static int64_t best_number(const std::vector<Candidate>& candidates, const Trials& parts) {
+    const auto is_number = [](const fission::Labels& labels) {
+      return labels.nests.empty() && !labels.whole();
+    };
+    for (const Candidate& candidate : candidates)
+      if (candidate.fits && is_number(candidate.labels)) return candidate.labels.parts;
+    const Tried* best = nullptr;
+    for (const Tried& tried : parts.tried)
+      if (tried.fits() && is_number(tried.labels) && (!best || tried.seconds < best->seconds))
+        best = &tried;
+    return best != nullptr ? best->labels.parts : 1;
+  }
+
+  // Fewer parts take less time, as long as there is enough of it to hide what has to move then. The
+  // least number that hides it is found by bisection, below the one that is best by estimates: these
+  // are of short searches, which may miss that less is enough.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
-  Status try_numbers(const std::vector<Candidate>& chosen, const fission::Labels& alone,
-                     Trials& moving) const {
-    if (!alone.nests.empty()) return {};
-    int64_t below = alone.parts, above = alone.parts;
-    for (const Candidate& candidate : chosen)
-      if (candidate.labels.nests.empty()) below = std::min(below, candidate.labels.parts);
+  Status try_numbers(int64_t above, Trials& moving) const {
+    const auto seconds_in = [&](int64_t parts) {
+      const Tried* tried = moving.found({.parts = parts});
+      return tried != nullptr ? tried->seconds : kAnyTime;
+    };
+    int64_t below = 1;
     while (above - below > 1) {
       const Candidate between{.labels = {.parts = below + (above - below) / 2}, .fits = true};
-      LT_RETURN_IF_ERROR(try_moving(std::span(&between, 1), moving));
-      const bool is_best = moving.best && moving.of_best.labels == between.labels;
-      (is_best ? above : below) = between.labels.parts;
+      const int64_t parts = between.labels.parts;
+      if (moving.found(between.labels) == nullptr)
+        LT_RETURN_IF_ERROR(try_moving(std::span(&between, 1), moving));
+      (seconds_in(parts) < seconds_in(above) ? above : below) = parts;
     }
     return {};
   }

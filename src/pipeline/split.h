@@ -22,10 +22,10 @@
 // better than the best plan, or above the time that is allowed, get none.
 //
 // With a link, short searches come first: of the whole step, of labels without transfers, of the
-// best of those with them, of labels that are estimated to be good with them, and of numbers of
-// parts between these two. The best is planned with all of the work; so is the best of each other
-// kind that came within a twentieth of it (without transfers, unless its bound says that it cannot
-// be faster).
+// best of those with them, of what a label search with transfers in its states finds best, and of
+// fewer even parts, as long as the link hides what has to move then. The best is planned with all
+// of the work; so is the best of each other kind that came within a twentieth of it (without
+// transfers, unless its bound says that it cannot be faster).
 //
 // Rewrites that only serve to cut the step (rewrite/rewrites.h, in_parts) are made for candidates
 // in parts and not for the whole step, so each is judged with what it costs.

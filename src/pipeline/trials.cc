@@ -43,11 +43,11 @@ plan::ProgressFunction told_in_a_trial(const Trials& trials, const OptimizeOptio
 
 // Whether what is known already leaves something to be gained.
 bool is_of_use(const Candidate& candidate, const OptimizeOptions& options, const Trials& trials) {
-  const double least = candidate.least_seconds() * (1 - kTrials.estimate_error);
+  const double least = candidate.seconds * (1 - kTrials.estimate_error);
   if (options.most_seconds && least > *options.most_seconds) return false;
   if (trials.is_optimal() && trials.of_best.cuts_as(candidate)) return false;
   const double known = trials.to_be_beaten();
-  return known == kAnyTime || (candidate.can_fit() && least < known);
+  return known == kAnyTime || (candidate.fits && least < known);
 }
 
 // The plans, in the order of the candidates.

@@ -47,6 +47,15 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_
   return chosen;
 }
 
+std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> moved;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.fits || !candidate.has_moves()) break;
+    if (moved.size() < kSplit.block_trials) moved.push_back(candidate);
+  }
+  return moved;
+}
+
 namespace {
 
 // The best candidates but those.
@@ -57,22 +66,11 @@ std::vector<Candidate> more_than(const std::vector<Candidate>& chosen,
     const bool is_known = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& other) {
       return other.labels == candidate.labels;
     });
-    if (candidate.can_fit() && !candidate.has_moves() && !candidate.labels.whole() && !is_known &&
+    if (candidate.fits && !candidate.has_moves() && !candidate.labels.whole() && !is_known &&
         more.size() < kSplit.more_trials)
       more.push_back(candidate);
   }
   return more;
-}
-
-// The best candidates with rewrites or blocks, as long as they are estimated to be faster than all
-// without.
-std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
-  std::vector<Candidate> moved;
-  for (const Candidate& candidate : candidates) {
-    if (!candidate.can_fit() || !candidate.has_moves()) break;
-    if (moved.size() < kSplit.block_trials) moved.push_back(candidate);
-  }
-  return moved;
 }
 
 // Where what was estimated does not fit: from few parts to many.

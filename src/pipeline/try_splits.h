@@ -55,6 +55,10 @@ StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options);
 // The best candidates in parts without moves, and the best without levels.
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials);
 
+// The best candidates with rewrites or blocks, as long as they are estimated to be faster than all
+// without.
+std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates);
+
 // What is worth a plan beside the best: what trials and bounds say is no more exact than that.
 inline double near_best(const Trials& trials) {
   return trials.to_be_beaten() * (1 + kSplit.near);

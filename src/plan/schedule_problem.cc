@@ -40,6 +40,17 @@ Status check_uses(const ScheduleProblem& problem, const std::string& what,
   return {};
 }
 
+template <class Moved>
+Status check_moved(const std::string& who, const Moved& moved) {
+  const int64_t parts = moved.moved_parts;
+  if (parts < 1 || moved.bytes > kMaxBytes / parts)
+    return bad(
+        fmt::format("{} moves in {} parts of {} bytes; it must be at least one part, and at "
+                    "most 2^62 bytes of all",
+                    who, parts, moved.bytes));
+  return {};
+}
+
 Status check_value(const ScheduleProblem& problem, SchedValueId id) {
   const SchedValue& value = problem.values[id];
   const size_t n = problem.ops.size();
@@ -57,6 +68,7 @@ Status check_value(const ScheduleProblem& problem, SchedValueId id) {
         fmt::format("value {} is made by op {} and read by op {}, which comes no later; list ops "
                     "in a valid order",
                     id.index(), value.producer.index(), value.readers.front().index()));
+  LT_RETURN_IF_ERROR(check_moved(fmt::format("value {}", id.index()), value));
   if (!value.writers.empty() && problem.ops[value.producer].may_rerun)
     return bad(fmt::format("value {} is overwritten, but its producer, op {}, may run again",
                            id.index(), value.producer.index()));
@@ -71,6 +83,7 @@ Status check_residents(const ScheduleProblem& problem) {
       return bad(fmt::format("resident {} has {} bytes; all of them together have {}", r.index(),
                              resident.bytes, problem.resident_bytes));
     bytes += resident.bytes;
+    LT_RETURN_IF_ERROR(check_moved(fmt::format("resident {}", r.index()), resident));
     LT_RETURN_IF_ERROR(check_uses(problem, fmt::format("resident {}", r.index()), resident.readers,
                                   resident.writers));
   }

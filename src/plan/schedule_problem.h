@@ -61,6 +61,10 @@ struct SchedValue {
   // Ascending, all of them readers too: who overwrites it (what was stored before is stale then);
   // neither they nor the producer may run again.
   std::vector<SchedOpId> writers;
+  // A transfer stands for one of so many parts of a whole, one after another: in a problem of one
+  // part of everything (fission/scale.h). Its bytes are those of one of them.
+  int64_t moved_parts = 1;
+  int64_t moved_bytes() const { return bytes * moved_parts; }
   bool operator==(const SchedValue&) const = default;
 };
 
@@ -78,6 +82,8 @@ struct SchedResident {
   int64_t bytes = 0;               // rounded up to the alignment already
   std::vector<SchedOpId> readers;  // ascending: whoever needs it present
   std::vector<SchedOpId> writers;  // ascending, all of them readers too: whoever changes it
+  int64_t moved_parts = 1;         // as of values: it is moved so often
+  int64_t moved_bytes() const { return bytes * moved_parts; }
   bool operator==(const SchedResident&) const = default;
 };
 
@@ -120,7 +126,8 @@ void forbid_transfers(ScheduleProblem& problem);
 
 // Checks what the comments above demand: producers valid, readers sorted and after no cycle, nobody
 // who overwrites may rerun, in-place pairs consistent, the given order topological, residents
-// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, links of at least 1 byte
+// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, at least one moved part of at most
+// kMaxBytes together, links of at least 1 byte
 // per second and at most 255 of them. Error: kInput, naming the op, value or resident.
 Status check(const ScheduleProblem& problem);
 

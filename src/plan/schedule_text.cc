@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kHeader = "lowtide-schedule 2";
 constexpr std::string_view kOldHeader = "lowtide-schedule 1";  // had fewer statements
-constexpr std::string_view kWrites = "writes";
+constexpr std::string_view kWrites = "writes", kParts = "parts";
 
 void append_quoted(std::string& out, std::string_view name) {
   out += '"';
@@ -47,11 +47,12 @@ void append_quoted(std::string& out, std::string_view name) {
 }
 
 void append_uses(std::string& out, const std::vector<SchedOpId>& readers,
-                 const std::vector<SchedOpId>& writers) {
+                 const std::vector<SchedOpId>& writers, int64_t moved_parts) {
   const auto put = std::back_inserter(out);
   for (SchedOpId reader : readers) fmt::format_to(put, " {}", reader.index());
   if (!writers.empty()) fmt::format_to(put, " {}", kWrites);
   for (SchedOpId writer : writers) fmt::format_to(put, " {}", writer.index());
+  if (moved_parts != 1) fmt::format_to(put, " {} {}", kParts, moved_parts);
   out += '\n';
 }
 
@@ -161,7 +162,7 @@ class StatementReader {
     LT_ASSIGN(const int64_t is_output, scanner_.number("output flag", 1));
     value.is_output = is_output != 0;
     LT_ASSIGN(value.name, scanner_.quoted());
-    LT_RETURN_IF_ERROR(read_uses(value.readers, value.writers));
+    LT_RETURN_IF_ERROR(read_uses(value.readers, value.writers, value.moved_parts));
     problem_.values.push_back(std::move(value));
     return {};
   }
@@ -170,18 +171,23 @@ class StatementReader {
     SchedResident resident;
     LT_ASSIGN(resident.bytes, scanner_.number("bytes", kMaxBytes));
     LT_ASSIGN(resident.name, scanner_.quoted());
-    LT_RETURN_IF_ERROR(read_uses(resident.readers, resident.writers));
+    LT_RETURN_IF_ERROR(read_uses(resident.readers, resident.writers, resident.moved_parts));
     problem_.residents.push_back(std::move(resident));
     return {};
   }
 
-  // reader_1 ... [writes writer_1 ...], to the end of the line.
-  Status read_uses(std::vector<SchedOpId>& readers, std::vector<SchedOpId>& writers) {
+  // reader_1 ... [writes writer_1 ...] [parts N], to the end of the line.
+  Status read_uses(std::vector<SchedOpId>& readers, std::vector<SchedOpId>& writers,
+                   int64_t& moved_parts) {
     bool writes = false;
     while (!scanner_.at_line_end()) {
       if (!writes && scanner_.skip_word(kWrites)) {
         writes = true;
         continue;
+      }
+      if (scanner_.skip_word(kParts)) {
+        LT_ASSIGN(moved_parts, scanner_.number("moved parts", kMaxBytes));
+        return {};
       }
       LT_ASSIGN(const SchedOpId user, op_id(writes ? "writer" : "reader"));
       (writes ? writers : readers).push_back(user);
@@ -253,12 +259,12 @@ std::string print(const ScheduleProblem& problem) {
     fmt::format_to(put, "value {} {} {} ", value.bytes, value.producer.index(),
                    value.is_output ? 1 : 0);
     append_quoted(out, value.name);
-    append_uses(out, value.readers, value.writers);
+    append_uses(out, value.readers, value.writers, value.moved_parts);
   }
   for (const SchedResident& resident : problem.residents) {
     fmt::format_to(put, "movable {} ", resident.bytes);
     append_quoted(out, resident.name);
-    append_uses(out, resident.readers, resident.writers);
+    append_uses(out, resident.readers, resident.writers, resident.moved_parts);
   }
   for (const InPlacePair& pair : problem.in_place)
     fmt::format_to(put, "inplace {} {} {}\n", pair.op.index(), pair.input.index(),

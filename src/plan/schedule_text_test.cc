@@ -32,6 +32,7 @@ ScheduleProblem random_schedule_problem(Rng& rng) {
     value.is_output = rng.below(4) == 0;
     for (size_t r = value.producer.index() + 1; r < n; ++r)
       if (rng.below(2) == 0) value.readers.push_back(SchedOpId(r));
+    if (rng.below(5) == 0) value.moved_parts = rng.between(2, 64);
     problem.values.push_back(value);
   }
   for (SchedOpId op : problem.ops.ids())
@@ -61,6 +62,7 @@ ScheduleProblem random_schedule_problem(Rng& rng) {
       if (rng.below(2) == 0) resident.readers.push_back(SchedOpId(op));
     for (SchedOpId op : resident.readers)
       if (!problem.ops[op].may_rerun && rng.below(2) == 0) resident.writers.push_back(op);
+    if (rng.below(5) == 0) resident.moved_parts = rng.between(2, 64);
     problem.residents.push_back(resident);
   }
   if (rng.below(2) == 0) problem.budget_bytes = rng.between(0, int64_t{1} << 40);
@@ -117,6 +119,13 @@ void expect_error(std::string_view text, std::string_view part) {
   EXPECT_EQ(problem.error().message.rfind("file.lts", 0), 0u) << problem.error().message;
   EXPECT_NE(problem.error().message.find(part), std::string::npos) << problem.error().message;
   EXPECT_EQ(problem.error().message.find('\n'), std::string::npos);
+}
+
+TEST(ScheduleText, MovedPartsAreAtLeastOneAndNotTooMany) {
+  const std::string value = "lowtide-schedule 2\nop 0 0 1 \"\"\nvalue 8 0 0 \"\" parts ";
+  expect_error(value + "0\nend\n", "value 0 moves in 0 parts of 8 bytes");
+  expect_error(value + "4611686018427387904\nend\n", "at most 2^62 bytes of all");
+  expect_error(value + "x\nend\n", "moved parts is 'x'");
 }
 
 TEST(ScheduleText, ErrorsNameTheLineAndWhatIsWrong) {

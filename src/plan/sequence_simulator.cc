@@ -19,6 +19,7 @@ constexpr int32_t kAbsent = -1;
 // What can be present: a value, or a resident that moves.
 struct Holding {
   int64_t bytes = 0;
+  int64_t moved_parts = 1;
   int32_t instance = kAbsent;  // the one that is present
   bool used = false;           // since its birth
   bool copied = false;         // the slow tier has its contents
@@ -47,8 +48,10 @@ class Walk {
         moves_(problem.residents.size(), 0),
         fixed_bytes_(problem.resident_bytes) {
     for (const Link& link : links_of(problem)) streams_.push_back({link});
-    for (SchedValueId v : problem.values.ids())
+    for (SchedValueId v : problem.values.ids()) {
       holdings_[v.index()].bytes = problem.values[v].bytes;
+      holdings_[v.index()].moved_parts = problem.values[v].moved_parts;
+    }
   }
 
   Result<SequenceProfile> simulate() {
@@ -107,6 +110,7 @@ class Walk {
       const size_t holding = holding_of(r);
       fixed_bytes_ -= resident.bytes;
       holdings_[holding].bytes = resident.bytes;
+      holdings_[holding].moved_parts = resident.moved_parts;
       holdings_[holding].copied = true;
       for (SchedOpId op : resident.readers) reads.emplace_back(op, r);
       for (SchedOpId op : resident.writers) writes.emplace_back(op, r);
@@ -206,9 +210,8 @@ class Walk {
     use(held);
     held.copied = held.leaving = true;
     const double begin = std::max({compute_, held.arrives, streams.out});
-    streams.out = held.left =
-        begin + transfer(held.bytes, streams, streams.link.bytes_per_second_out);
-    profile_.stored_bytes += held.bytes;
+    streams.out = held.left = begin + transfer(held, streams, streams.link.bytes_per_second_out);
+    profile_.stored_bytes += held.bytes * held.moved_parts;
     return {};
   }
 
@@ -229,8 +232,8 @@ class Walk {
     if (!held.copied)
       return bad("it loads {}, whose contents were not stored or changed since", label(holding));
     const double begin = std::max(compute_, streams.in);
-    streams.in = begin + transfer(held.bytes, streams, streams.link.bytes_per_second_in);
-    profile_.loaded_bytes += held.bytes;
+    streams.in = begin + transfer(held, streams, streams.link.bytes_per_second_in);
+    profile_.loaded_bytes += held.bytes * held.moved_parts;
     LT_RETURN_IF_ERROR(appear(holding, streams.in));
     held.used = false;
     return {};
@@ -244,9 +247,10 @@ class Walk {
     return seconds;
   }
 
-  double transfer(int64_t bytes, Streams& streams, double bytes_per_second) {
-    const double seconds =
-        streams.link.latency_seconds + static_cast<double>(bytes) / bytes_per_second;
+  double transfer(const Holding& held, Streams& streams, double bytes_per_second) {
+    const int64_t bytes = held.bytes * held.moved_parts;
+    const double seconds = static_cast<double>(held.moved_parts) * streams.link.latency_seconds +
+                           static_cast<double>(bytes) / bytes_per_second;
     streams.moved_bytes += bytes;
     profile_.transfer_seconds += seconds;
     return seconds;

@@ -297,9 +297,10 @@ class Definition {
         continue;
       }
       const size_t item = item_of(action);
-      const double bytes = static_cast<double>(bytes_of(item));
+      const double parts = moved_parts_of(item);
+      const double bytes = parts * static_cast<double>(bytes_of(item));
       const Link& link = links[action.tier];
-      const double latency = link.latency_seconds;
+      const double latency = parts * link.latency_seconds;
       double &out = outs[action.tier], &in = ins[action.tier];
       if (action.kind != Kind::kDrop) copying += bytes * link.compute_seconds_per_byte;
       if (action.kind == Kind::kLoad) {
@@ -343,6 +344,12 @@ class Definition {
   bool is_resident(size_t item) const { return item >= values_; }
   bool is_output(size_t item) const {
     return !is_resident(item) && problem_.values[SchedValueId(item)].is_output;
+  }
+  double moved_parts_of(size_t item) const {
+    const auto parts = is_resident(item)
+                           ? problem_.residents[SchedResidentId(item - values_)].moved_parts
+                           : problem_.values[SchedValueId(item)].moved_parts;
+    return static_cast<double>(parts);
   }
   int64_t bytes_of(size_t item) const {
     return is_resident(item) ? problem_.residents[SchedResidentId(item - values_)].bytes
@@ -534,6 +541,7 @@ TEST(Sequence, AgreesWithTheDefinitionOnRandomSchedules) {
   RandomSchedule shape;
   shape.link_rate = 0.7;
   shape.resident_rate = 0.2;
+  shape.moved_parts_rate = 0.3;
   int valid = 0, moved = 0, reran = 0, both = 0;
   for (int i = 0; i < 20000; ++i) {
     ScheduleProblem problem = random_schedule_problem(shape, rng);

@@ -21,6 +21,7 @@ ScheduleProblem random_problem(Rng& rng, double link_rate) {
   shape.reader_rate = 0.15;
   shape.link_rate = link_rate;
   shape.resident_rate = 0.2;
+  shape.moved_parts_rate = 0.2;
   ScheduleProblem problem = plan::random_schedule_problem(shape, rng);
   std::vector<SchedAction> runs;
   for (SchedOpId op : problem.ops.ids()) runs.push_back(SchedAction::run(op));

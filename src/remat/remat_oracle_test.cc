@@ -160,13 +160,21 @@ TEST(RematOracle, AgreesWithAListOfAllShortSequences) {
 }
 
 TEST(RematOracle, AgreesWithAListOfAllShortSequencesWithTransfers) {
-  compare_with_enumeration(
-      {.min_ops = 2, .max_ops = 3, .extra_value_rate = 0.05, .link_rate = 1, .resident_rate = 0.15},
-      7, 60, 12);
+  compare_with_enumeration({.min_ops = 2,
+                            .max_ops = 3,
+                            .extra_value_rate = 0.05,
+                            .link_rate = 1,
+                            .resident_rate = 0.15,
+                            .moved_parts_rate = 0.3},
+                           7, 60, 12);
 }
 
-constexpr plan::RandomSchedule kLinked{
-    .min_ops = 2, .max_ops = 4, .max_bytes = 5, .link_rate = 1, .resident_rate = 0.1};
+constexpr plan::RandomSchedule kLinked{.min_ops = 2,
+                                       .max_ops = 4,
+                                       .max_bytes = 5,
+                                       .link_rate = 1,
+                                       .resident_rate = 0.1,
+                                       .moved_parts_rate = 0.3};
 
 // Its answers are schedules that the simulator scores alike.
 void check_answers(const plan::RandomSchedule& shape, int problems, uint64_t seed) {

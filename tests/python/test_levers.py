@@ -86,6 +86,7 @@ def test_a_refusal_names_levers_after_any_flag(tiny):
     # No lever can do with a byte: what each of them would need is said all the same.
     line = expect_error(3, "; not used: ", arguments=["plan", *tiny, "--allow", "recompute", "--budget", 1])
     assert line.count(", too many") >= 2 and "would be needed" not in line
+    assert re.search(r"with all of them at least \d+ bytes \([^)]*\), too many", line)
 
 
 @pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")

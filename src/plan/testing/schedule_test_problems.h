@@ -35,7 +35,8 @@ struct RandomSchedule {
   double in_place_rate = 0.3;
   double control_rate = 0.04;
   double link_rate = 0;
-  double resident_rate = 0;  // per op, with a link: a resident that it reads
+  double resident_rate = 0;     // per op, with a link: a resident that it reads
+  double moved_parts_rate = 0;  // with a link: values and residents that move in two or three parts
 };
 
 namespace random_schedule {
@@ -91,6 +92,9 @@ inline void add_link(const RandomSchedule& shape, ScheduleProblem& problem, Rng&
   const double out = speed(), in = speed();
   problem.link = Link{out, in, static_cast<double>(rng.between(0, 2)),
                       0.125 * static_cast<double>(rng.between(0, 1))};
+  if (shape.moved_parts_rate > 0)
+    for (SchedValue& value : problem.values)
+      if (chance(rng, shape.moved_parts_rate)) value.moved_parts = rng.between(2, 3);
   for (SchedOpId op : problem.ops.ids()) {
     if (!chance(rng, shape.resident_rate)) continue;
     SchedResident resident;
@@ -105,6 +109,8 @@ inline void add_link(const RandomSchedule& shape, ScheduleProblem& problem, Rng&
       for (SchedOpId reader : resident.readers)
         if (reader != writer) problem.control.emplace_back(reader, writer);
     }
+    if (shape.moved_parts_rate > 0 && chance(rng, shape.moved_parts_rate))
+      resident.moved_parts = rng.between(2, 3);
     problem.resident_bytes += resident.bytes;
     problem.residents.push_back(std::move(resident));
   }

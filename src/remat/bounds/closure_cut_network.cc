@@ -44,7 +44,8 @@ void ClosureNetwork::find_residents() {
       return std::any_of(ops.begin(), ops.end(), [&](SchedOpId o) { return side_[o] == side; });
     };
     if (!any(resident.readers, Side::kAfter)) continue;
-    residents_.push_back({resident.bytes, any(resident.writers, Side::kBefore)});
+    residents_.push_back(
+        {resident.bytes, resident.moved_parts, any(resident.writers, Side::kBefore)});
     needed_bytes_ += resident.bytes;
   }
 }
@@ -111,7 +112,8 @@ void ClosureNetwork::reach(SchedValueId value, bool needed) {
   if (charge_of_[value] != kNone || bytes == 0) return;
   charge_of_[value] = static_cast<uint32_t>(charges_.size());
   const SchedOpId producer = graph_.problem->values[value].producer;
-  Charge charge{value, bytes, needed ? kNone : charge_of_[value], kNone};
+  Charge charge{value, bytes, graph_.problem->values[value].moved_parts,
+                needed ? kNone : charge_of_[value], kNone};
   if (!locked(producer)) charge.producer = node_of(producer);
   if (needed) needed_bytes_ += bytes;
   charges_.push_back(charge);
@@ -125,11 +127,12 @@ uint32_t ClosureNetwork::node_of(SchedOpId op) {
   return node_of_[op];
 }
 
-int64_t ClosureNetwork::charge(int64_t bytes, bool store, const CutPrices& prices) const {
+int64_t ClosureNetwork::charge(int64_t bytes, int64_t moved_parts, bool store,
+                               const CutPrices& prices) const {
   const int64_t stay = ticks_of_staying(bytes, prices.per_byte);
   if (!graph_.link) return stay;
   // Its share of the link's time, and all of the compute time that the copy takes.
-  const LinkTicks link = link_ticks(graph_, bytes);
+  const LinkTicks link = link_ticks(graph_, bytes * moved_parts);
   int64_t move = scaled_down(link.in, kOne - prices.after) + link.copy;
   if (store) move += scaled_down(link.out, kOne - prices.before) + link.copy;
   return std::min(stay, move);
@@ -145,10 +148,11 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
     if (side_[node_op_[i]] == Side::kBefore)
       flow_.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
   int64_t constant = 0;
-  for (const ResidentCharge& r : residents_) constant += charge(r.bytes, r.store, prices);
+  for (const ResidentCharge& r : residents_)
+    constant += charge(r.bytes, r.moved_parts, r.store, prices);
   for (size_t j = 0; j < charges_.size(); ++j) {
     const Charge& c = charges_[j];
-    const int64_t cost = charge(c.bytes, true, prices);
+    const int64_t cost = charge(c.bytes, c.moved_parts, true, prices);
     if (c.node == kNone && c.producer == kNone) {
       constant += cost;
       continue;
@@ -175,27 +179,29 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPr
   std::vector<char> wanted(charges_.size(), 0);
   for (size_t j = 0; j < charges_.size(); ++j) wanted[j] = charges_[j].node == kNone;
   for (const auto& [op, charge] : needs_value_) wanted[charge] |= runs[op];
-  const auto stays = [&](int64_t bytes, bool store) {
-    return !graph_.link || charge(bytes, store, prices) == ticks_of_staying(bytes, prices.per_byte);
+  const auto stays = [&](const auto& charged, bool store) {
+    return !graph_.link || charge(charged.bytes, charged.moved_parts, store, prices) ==
+                               ticks_of_staying(charged.bytes, prices.per_byte);
   };
   for (const uint32_t j : charge_of_) {
     if (j == kNone || !wanted[j]) continue;
     const Charge& c = charges_[j];
     if (c.producer != kNone && runs[c.producer]) continue;
-    const bool is_stored = stays(c.bytes, true);
+    const bool is_stored = stays(c, true);
     if (with_lists) (is_stored ? choice.stored : choice.moved).push_back(c.value);
     if (is_stored) {
       choice.stored_bytes += c.bytes;
     } else {
-      choice.store_bytes += c.bytes, choice.load_bytes += c.bytes;
+      const int64_t moved = c.bytes * c.moved_parts;
+      choice.store_bytes += moved, choice.load_bytes += moved;
     }
   }
   for (const ResidentCharge& r : residents_) {
-    if (stays(r.bytes, r.store)) {
+    if (stays(r, r.store)) {
       choice.stored_bytes += r.bytes;
     } else {
-      choice.load_bytes += r.bytes;
-      if (r.store) choice.store_bytes += r.bytes;
+      choice.load_bytes += r.bytes * r.moved_parts;
+      if (r.store) choice.store_bytes += r.bytes * r.moved_parts;
     }
   }
   for (const SchedOpId op : node_of_.ids()) {

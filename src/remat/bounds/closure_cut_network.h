@@ -92,11 +92,13 @@ class ClosureNetwork {
   struct Charge {  // what keeping or moving a value is worth
     SchedValueId value;
     int64_t bytes = 0;
+    int64_t moved_parts = 1;    // as of the value
     uint32_t node = kNone;      // of the value; kNone: needed, so on the source's side
     uint32_t producer = kNone;  // node; kNone: may not run again, so the value stays or moves
   };
   struct ResidentCharge {
     int64_t bytes = 0;
+    int64_t moved_parts = 1;
     bool store = false;  // changed before t: its store ended before t if it is absent
   };
 
@@ -107,7 +109,7 @@ class ClosureNetwork {
   void expand();
   uint32_t node_of(SchedOpId op);
   void reach(SchedValueId value, bool needed);
-  int64_t charge(int64_t bytes, bool store, const CutPrices& prices) const;
+  int64_t charge(int64_t bytes, int64_t moved_parts, bool store, const CutPrices& prices) const;
   CutChoice read_choice(const std::vector<char>& runs, const CutPrices& prices,
                         bool with_lists = true) const;
   int64_t shares_constant(const CutPrices& prices) const;

@@ -237,6 +237,7 @@ TEST(ClosureCut, IsNeverAboveAScheduleThatMoves) {
   for (int i = 0; i < 2500; ++i) {
     RandomSchedule shape{.min_ops = 3, .max_ops = 6, .link_rate = 1, .resident_rate = 0.3};
     shape.reader_rate = 0.5;
+    shape.moved_parts_rate = 0.2;
     ScheduleProblem problem = random_schedule_problem(shape, rng);
     if (i % 2) problem.link->bytes_per_second_in *= 3, problem.link->bytes_per_second_out *= 3;
     if (i % 3) problem.link->latency_seconds = 0;

@@ -106,8 +106,9 @@ class PlanBuilder {
   }
 
   double transfer(SchedValueId v, double bytes_per_second) const {
-    return problem_.link->latency_seconds +
-           static_cast<double>(problem_.values[v].bytes) / bytes_per_second;
+    const plan::SchedValue& value = problem_.values[v];
+    return static_cast<double>(value.moved_parts) * problem_.link->latency_seconds +
+           static_cast<double>(value.moved_bytes()) / bytes_per_second;
   }
 
   void place_stores(std::vector<Move>& moves) {

@@ -7,7 +7,7 @@ namespace lowtide::remat {
 MultiCutNetwork::MultiCutNetwork(const StepGraph& graph, std::vector<SchedOpId> cuts)
     : graph_(graph), at_(graph, std::move(cuts)), now_(graph.problem->values.size()) {
   for (const plan::SchedValue& value : graph.problem->values)
-    link_.push_back(link_ticks(graph, value.bytes));
+    link_.push_back(link_ticks(graph, value.moved_bytes()));
   if (graph.link) find_residents();
 }
 
@@ -15,7 +15,7 @@ void MultiCutNetwork::find_residents() {
   for (const plan::SchedResident& resident : graph_.problem->residents) {
     ResidentTerms terms;
     terms.bytes = resident.bytes;
-    terms.link = link_ticks(graph_, resident.bytes);
+    terms.link = link_ticks(graph_, resident.moved_bytes());
     terms.read_at_cut.assign(at_.cuts.size(), 0);
     terms.needed.assign(at_.cuts.size() + 1, 0);
     for (SchedOpId op : resident.readers) {

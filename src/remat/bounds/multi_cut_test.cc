@@ -46,8 +46,12 @@ Multipliers random_multipliers(const MultiCutNetwork& net, const StepGraph& grap
   return m;
 }
 
-const RandomSchedule kWithLink{
-    .min_ops = 3, .max_ops = 5, .max_bytes = 5, .link_rate = 1, .resident_rate = 0.1};
+const RandomSchedule kWithLink{.min_ops = 3,
+                               .max_ops = 5,
+                               .max_bytes = 5,
+                               .link_rate = 1,
+                               .resident_rate = 0.1,
+                               .moved_parts_rate = 0.3};
 constexpr OracleOptions kSmallOracle{.max_states = 60'000};
 
 // One multiplier, share or price, changed.

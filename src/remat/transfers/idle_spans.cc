@@ -35,7 +35,8 @@ class IdleSpanFinder {
   void add_values() {
     const auto uses = uses_of_values();
     for (SchedValueId v : problem_.values.ids()) {
-      Movable movable{v, {}, problem_.values[v].bytes, 0, 0, 0, {}};
+      const plan::SchedValue& value = problem_.values[v];
+      Movable movable{.value = v, .bytes = value.bytes, .moved_parts = value.moved_parts};
       int version = 0;
       for (size_t i = 0; i + 1 < uses[v].size(); ++i) {
         version += uses[v][i].write;
@@ -80,7 +81,7 @@ class IdleSpanFinder {
                std::binary_search(resident.writers.begin(), resident.writers.end(), reader)});
       if (uses.empty()) continue;
       std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.run < b.run; });
-      Movable movable{{}, r, resident.bytes, 0, 0, 0, {}};
+      Movable movable{.resident = r, .bytes = resident.bytes, .moved_parts = resident.moved_parts};
       int version = 0;
       Moment from(0);
       for (const Use& use : uses) {
@@ -140,10 +141,11 @@ Result<IdleSpanView> find_idle_spans(const plan::ScheduleProblem& problem,
 
 void set_tier(IdleSpanView& view, Movable& movable, uint8_t tier) {
   const plan::Link& link = view.links[tier];
-  const auto bytes = static_cast<double>(movable.bytes);
+  const auto bytes = static_cast<double>(movable.moved_bytes());
+  const double latency = static_cast<double>(movable.moved_parts) * link.latency_seconds;
   movable.tier = tier;
-  movable.out_seconds = link.latency_seconds + bytes / link.bytes_per_second_out;
-  movable.in_seconds = link.latency_seconds + bytes / link.bytes_per_second_in;
+  movable.out_seconds = latency + bytes / link.bytes_per_second_out;
+  movable.in_seconds = latency + bytes / link.bytes_per_second_in;
 }
 
 }  // namespace lowtide::remat

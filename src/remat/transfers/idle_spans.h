@@ -60,9 +60,11 @@ struct Movable {
   plan::SchedValueId value{};
   plan::SchedResidentId resident{};
   int64_t bytes = 0;
+  int64_t moved_parts = 1;  // that a transfer stands for, each of so many bytes
+  int64_t moved_bytes() const { return bytes * moved_parts; }
   uint8_t tier = 0;                        // where it goes; 0 as it is found
   double out_seconds = 0, in_seconds = 0;  // of one transfer on a free link of that tier
-  std::vector<IdleSpanId> spans;           // ascending in time
+  std::vector<IdleSpanId> spans = {};      // ascending in time
 };
 
 struct IdleSpanView {

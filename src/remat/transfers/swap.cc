@@ -258,7 +258,9 @@ class SwapSearch {
     std::vector<MovableId> moving;
     for (MovableId m : view_.movables.ids())
       if (out[m] + in[m] > 0) moving.push_back(m);
-    const auto bytes = [&](MovableId m) { return view_.movables[m].bytes * (out[m] + in[m]); };
+    const auto bytes = [&](MovableId m) {
+      return view_.movables[m].moved_bytes() * (out[m] + in[m]);
+    };
     std::ranges::stable_sort(moving, [&](MovableId a, MovableId b) { return bytes(a) > bytes(b); });
     const Tiers before = tiers();
     std::vector<double> busy(view_.links.size(), 0);

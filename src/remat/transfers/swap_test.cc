@@ -47,6 +47,7 @@ ScheduleProblem random_swap_problem(Rng& rng, int64_t ops) {
   shape.min_ops = shape.max_ops = ops;
   shape.reader_rate = 1.5 / static_cast<double>(ops);
   shape.link_rate = 1;
+  shape.moved_parts_rate = 0.2;
   shape.resident_rate = 0.3;
   return plan::random_schedule_problem(shape, rng);
 }

@@ -263,7 +263,7 @@ double SwapTiming::copying(const Moves& away) const {
   for (const Away& a : away) {
     const Movable& movable = movable_of(a);
     bytes[movable.tier] += (static_cast<double>(a.store) + static_cast<double>(a.load)) *
-                           static_cast<double>(movable.bytes);
+                           static_cast<double>(movable.moved_bytes());
   }
   double seconds = 0;
   for (size_t tier = 0; tier < bytes.size(); ++tier)
@@ -274,7 +274,8 @@ double SwapTiming::copying(const Moves& away) const {
 int64_t SwapTiming::moved_bytes(const Moves& away) const {
   int64_t bytes = 0;
   for (const Away& a : away)
-    bytes += (static_cast<int64_t>(a.store) + static_cast<int64_t>(a.load)) * movable_of(a).bytes;
+    bytes += (static_cast<int64_t>(a.store) + static_cast<int64_t>(a.load)) *
+             movable_of(a).moved_bytes();
   return bytes;
 }
 

@@ -77,7 +77,7 @@ class Shifter {
       if (slot.tier != tier || at < slot.begin || at >= slot.end) continue;
       const MovableId m = movable_[i];
       const plan::Link& next = view_.links[tier + 1u];
-      const auto bytes = static_cast<double>(view_.movables[m].bytes);
+      const auto bytes = static_cast<double>(view_.movables[m].moved_bytes());
       const double transfers =
           stores_[m] * (next.latency_seconds + bytes / next.bytes_per_second_out) +
           loads_[m] * (next.latency_seconds + bytes / next.bytes_per_second_in);

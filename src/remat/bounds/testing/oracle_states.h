@@ -113,6 +113,7 @@ class OracleStates {
     for (plan::SchedValueId v : problem_.values.ids()) {
       const plan::SchedValue& value = problem_.values[v];
       bytes_.push_back(value.bytes);
+      moved_parts_.push_back(value.moved_parts);
       makes_[value.producer.index()] |= 1u << v.index();
       for (plan::SchedOpId op : value.readers) reads_[op.index()] |= 1u << v.index();
       for (plan::SchedOpId op : value.writers) writes_[op.index()] |= 1u << v.index();
@@ -123,6 +124,7 @@ class OracleStates {
       for (plan::SchedOpId op : resident.readers) reads_[op.index()] |= 1u << holdings_;
       for (plan::SchedOpId op : resident.writers) writes_[op.index()] |= 1u << holdings_;
       bytes_.push_back(resident.bytes);
+      moved_parts_.push_back(resident.moved_parts);
       base_bytes_ -= resident.bytes;
       resident_.push_back(r);
       ++holdings_;
@@ -229,10 +231,12 @@ class OracleStates {
   }
 
   double copying(size_t h) const {  // the link's clocks do not feel it
-    return problem_.link->compute_seconds_per_byte * static_cast<double>(bytes_[h]);
+    return problem_.link->compute_seconds_per_byte *
+           static_cast<double>(bytes_[h] * moved_parts_[h]);
   }
   double transfer(size_t h, double speed) const {
-    return problem_.link->latency_seconds + static_cast<double>(bytes_[h]) / speed;
+    return static_cast<double>(moved_parts_[h]) *
+           (problem_.link->latency_seconds + static_cast<double>(bytes_[h]) / speed);
   }
 
   template <class Reach>
@@ -291,7 +295,7 @@ class OracleStates {
   size_t holdings_ = 0;
   int64_t base_bytes_ = 0;             // of residents that do not move
   uint32_t outputs_ = 0, finals_ = 0;  // finals: ops that an output comes from
-  std::vector<int64_t> bytes_;
+  std::vector<int64_t> bytes_, moved_parts_;
   std::vector<plan::SchedResidentId> resident_;
   std::vector<uint32_t> reads_, writes_, makes_, before_, after_;  // by op
   std::vector<uint32_t> serves_;  // ops that need what it makes, directly or not
