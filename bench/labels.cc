@@ -10,11 +10,11 @@
 // ranking of those that fit, without rewrites or blocks, and of --even numbers of parts that fit
 // each op once, which the search leaves out as soon as it knows something faster; behind each
 // stands what its ops take once, as estimated and as planned: what is left of the difference are
-// reruns. --kinds says which kinds of
-// ops that difference is of. --levels: how many levels of regions are candidates. --swap: with transfers to the host, too. --stages: beside
-// the whole search one without retention searches; the difference is what they take. --mutations:
-// what is found without each of the mutations that lead from a state to the next. Nothing is
-// asserted here: the machine decides the speed.
+// reruns. --kinds says which kinds of ops that difference is of. --levels: how many levels of
+// regions are candidates. --swap: with transfers to the host, too. --stages: beside the whole
+// search one without retention searches; the difference is what they take. --mutations: what is
+// found without each of the mutations that lead from a state to the next. Nothing is asserted
+// here: the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
 

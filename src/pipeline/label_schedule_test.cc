@@ -1,5 +1,5 @@
-// Schedules of one part of everything: with a link no longer than without, each lever kept off where
-// it is forbidden, above the bound of the cut, and near to what plans of the same parts come to.
+// Schedules of one part of everything: with a link no longer than without, each lever kept off
+// where it is forbidden, above the bound of the cut, and all parts' transfers in their time.
 #include "pipeline/label_schedule.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class LabelScheduleTest : public testing::Test {
     options_.training.emplace();
     options_.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
     options_.device.launch_seconds = 0;
-    options_.slow_tiers = {{"host", {.bytes_per_second_out = 2e10, .bytes_per_second_in = 2e10}}};
+    options_.slow_tiers = {{"host", {.bytes_per_second_out = 1e11, .bytes_per_second_in = 1e11}}};
     graph_ = autodiff::make_training_graph(mlp(8, 4096, 16), *options_.training).value();
   }
   std::unique_ptr<LabelProblem> problem(const OptimizeOptions& options) const {

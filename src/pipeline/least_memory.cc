@@ -81,8 +81,9 @@ Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& t
 }
 
 // The least budget within which the label search estimates a step in time, by all levers that it
-// knows: bisection between the two, in a second a budget and less, with transfers in some. None where estimates say too little (split.h: parts that wait
-// for each other), or nothing below `above`.
+// knows: bisection between the two, in a second a budget and less, with transfers in some. None
+// where estimates say too little (split.h: parts that wait for each other), or nothing below
+// `above`.
 Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
                                                const OptimizeOptions& options, int64_t below,
                                                int64_t above, double most_seconds) {

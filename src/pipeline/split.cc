@@ -252,8 +252,8 @@ class PartsAndTransfers {
   }
 
   // Fewer parts take less time, as long as there is enough of it to hide what has to move then. The
-  // least number that hides it is found by bisection, below the one that is best by estimates: these
-  // are of short searches, which may miss that less is enough.
+  // least number that hides it is found by bisection, below the one that is best by estimates:
+  // these are of short searches, which may miss that less is enough.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status try_numbers(int64_t above, Trials& moving) const {
     const auto seconds_in = [&](int64_t parts) {

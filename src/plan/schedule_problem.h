@@ -126,9 +126,9 @@ void forbid_transfers(ScheduleProblem& problem);
 
 // Checks what the comments above demand: producers valid, readers sorted and after no cycle, nobody
 // who overwrites may rerun, in-place pairs consistent, the given order topological, residents
-// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, at least one moved part of at most
-// kMaxBytes together, links of at least 1 byte
-// per second and at most 255 of them. Error: kInput, naming the op, value or resident.
+// within resident_bytes, sums at most kMaxBytes, times from 0 to 1e12 s, at least one moved part
+// and at most kMaxBytes of all of a value's, links of at least 1 byte per second and at most 255 of
+// them. Error: kInput, naming the op, value or resident.
 Status check(const ScheduleProblem& problem);
 
 // One thing that happens in a step: an op runs, or a buffer moves between the device and the slow

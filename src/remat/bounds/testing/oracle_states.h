@@ -38,10 +38,7 @@ class OracleStates {
   struct Hash {
     size_t operator()(const State& s) const {
       uint64_t h = 0x9E3779B97F4A7C15u;
-      const auto mix = [&](uint64_t x) {
-        h = (h ^ x) * 0xBF58476D1CE4E5B9u;
-        h ^= h >> 29;
-      };
+      const auto mix = [&](uint64_t x) { h = (h ^ x) * 0xBF58476D1CE4E5B9u, h ^= h >> 29; };
       mix(uint64_t{s.done} << 32 | s.present);
       mix(uint64_t{s.copied} << 32 | s.leaving);
       mix(s.unused);
@@ -53,8 +50,7 @@ class OracleStates {
     double key = 0;  // time of the compute stream, or the peak
     const State* from = nullptr;
     plan::SchedAction action;
-    bool is_action = false;
-    bool settled = false;
+    bool is_action = false, settled = false;
   };
   // `peak_only`: time does not count, and the budget is not looked at. `moving`: which residents
   // move, as bits.
@@ -113,7 +109,7 @@ class OracleStates {
     for (plan::SchedValueId v : problem_.values.ids()) {
       const plan::SchedValue& value = problem_.values[v];
       bytes_.push_back(value.bytes);
-      moved_parts_.push_back(value.moved_parts);
+      moved_parts_.push_back(static_cast<double>(value.moved_parts));
       makes_[value.producer.index()] |= 1u << v.index();
       for (plan::SchedOpId op : value.readers) reads_[op.index()] |= 1u << v.index();
       for (plan::SchedOpId op : value.writers) writes_[op.index()] |= 1u << v.index();
@@ -124,7 +120,7 @@ class OracleStates {
       for (plan::SchedOpId op : resident.readers) reads_[op.index()] |= 1u << holdings_;
       for (plan::SchedOpId op : resident.writers) writes_[op.index()] |= 1u << holdings_;
       bytes_.push_back(resident.bytes);
-      moved_parts_.push_back(resident.moved_parts);
+      moved_parts_.push_back(static_cast<double>(resident.moved_parts));
       base_bytes_ -= resident.bytes;
       resident_.push_back(r);
       ++holdings_;
@@ -230,13 +226,12 @@ class OracleStates {
         reach, copying(h));
   }
 
+  double in_double(size_t h) const { return static_cast<double>(bytes_[h]); }
   double copying(size_t h) const {  // the link's clocks do not feel it
-    return problem_.link->compute_seconds_per_byte *
-           static_cast<double>(bytes_[h] * moved_parts_[h]);
+    return moved_parts_[h] * problem_.link->compute_seconds_per_byte * in_double(h);
   }
   double transfer(size_t h, double speed) const {
-    return static_cast<double>(moved_parts_[h]) *
-           (problem_.link->latency_seconds + static_cast<double>(bytes_[h]) / speed);
+    return moved_parts_[h] * (problem_.link->latency_seconds + in_double(h) / speed);
   }
 
   template <class Reach>
@@ -295,7 +290,8 @@ class OracleStates {
   size_t holdings_ = 0;
   int64_t base_bytes_ = 0;             // of residents that do not move
   uint32_t outputs_ = 0, finals_ = 0;  // finals: ops that an output comes from
-  std::vector<int64_t> bytes_, moved_parts_;
+  std::vector<int64_t> bytes_;
+  std::vector<double> moved_parts_;
   std::vector<plan::SchedResidentId> resident_;
   std::vector<uint32_t> reads_, writes_, makes_, before_, after_;  // by op
   std::vector<uint32_t> serves_;  // ops that need what it makes, directly or not

@@ -1,0 +1,104 @@
+#include "remat/few_tries.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/sequence_simulator.h"
+
+namespace lowtide::remat {
+namespace {
+
+using plan::SchedAction;
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FewTriesTuning {
+  // Of what is too much: the part of it that transfers are to bring out, of the tries behind that
+  // of reruns alone. All of it: nothing runs again.
+  double moved[4] = {0.1, 0.25, 0.5, 1};
+  int64_t share = 5;  // of the work: the part of it for each of these tries
+};
+constexpr FewTriesTuning kFewTries;
+
+class FewTries {
+ public:
+  FewTries(const plan::ScheduleProblem& problem, const JointOptions& options)
+      : problem_(problem),
+        options_(options),
+        starts_(options.remat.starts),
+        without_link_(problem) {
+    plan::forbid_transfers(without_link_);
+    for (const plan::SchedOpId op : options.remat.least_peak_order)
+      once_.push_back(SchedAction::run(op));
+    const auto profile = plan::simulate_sequence(problem, once_);
+    LT_CHECK(profile.has_value(), "the order of least peak is no schedule");
+    once_peak_ = profile->peak_bytes;
+  }
+
+  RematOutcome solve() {
+    RematOutcome best;
+    if (options_.recompute) best = runs_within(budget(), options_.remat.limits.max_units);
+    if (!problem_.link || !options_.transfers) return best;
+    for (const double moved : kFewTries.moved) {
+      RematOutcome made = moved_in_part(moved);
+      const bool is_worse = made.sequence.empty() || made.seconds > best.seconds;
+      if (!best.sequence.empty() && is_worse) break;
+      if (!made.sequence.empty()) best = std::move(made);
+    }
+    return best;
+  }
+
+ private:
+  int64_t budget() const { return *problem_.budget_bytes; }
+
+  RematOutcome moved_in_part(double part) {
+    const bool is_all = part == 1;
+    if (is_all) return with_transfers(once_);
+    if (!options_.recompute) return {};
+    const auto over = static_cast<double>(once_peak_ - budget());
+    const int64_t units = std::max<int64_t>(1, options_.remat.limits.max_units / kFewTries.share);
+    return with_transfers(
+        runs_within(budget() + static_cast<int64_t>(part * over), units).sequence);
+  }
+
+  RematOutcome runs_within(int64_t budget_bytes, int64_t units) {
+    without_link_.budget_bytes = budget_bytes;
+    RematOptions remat = options_.remat;
+    remat.limits = options_.remat.limits.with_units(units);
+    remat.cut_bound = false;
+    remat.starts = starts_;
+    RematOutcome found = remat::solve(without_link_, remat);
+    if (!found.sequence.empty()) starts_.push_back(found.sequence);
+    return found;
+  }
+
+  RematOutcome with_transfers(const std::vector<SchedAction>& runs) const {
+    RematOutcome made;
+    if (runs.empty()) return made;
+    SwapOptions swap = options_.swap;
+    swap.local_search = false;
+    swap.tidy_units = 0;
+    swap.limits = options_.remat.limits;
+    SwapOutcome found = add_transfers(problem_, runs, swap);
+    made.sequence = std::move(found.sequence);
+    made.peak_bytes = found.peak_bytes;
+    made.seconds = found.seconds;
+    return made;
+  }
+
+  const plan::ScheduleProblem& problem_;
+  const JointOptions& options_;
+  std::vector<std::vector<SchedAction>> starts_;
+  plan::ScheduleProblem without_link_;
+  std::vector<SchedAction> once_;
+  int64_t once_peak_ = 0;
+};
+
+}  // namespace
+
+RematOutcome solve_in_few_tries(const plan::ScheduleProblem& problem, const JointOptions& options) {
+  return FewTries(problem, options).solve();
+}
+
+}  // namespace lowtide::remat
