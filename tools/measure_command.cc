@@ -20,7 +20,7 @@ struct MeasureCommand {
   PlanFlags flags;
   PartTimesOptions timing;
   std::string output;
-  int64_t evict_mebibytes = 0;
+  int64_t evict_mebibytes = PartTimesOptions{}.evicted_bytes / kMebibyte;
   bool json = false;
 };
 
@@ -45,6 +45,7 @@ void add_measure_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "measure", "Time the kernels of a step in parts here, into a cost store (for plan --costs)");
   add_model_flags(command, given->flags);
+  add_cut_flags(command, given->flags.options);
   command
       ->add_option("-o,--output", given->output,
                    "add the times to this cost store, which is made if it is absent")
@@ -60,7 +61,8 @@ void add_measure_command(CLI::App& app, Action& action) {
       ->check(whole_number(1, kMostRounds));
   command
       ->add_option("--evict", given->evict_mebibytes,
-                   "MiB of other memory that are written between two runs of a kernel")
+                   "MiB of other memory that are written between two runs of a kernel, so that its "
+                   "operands leave the caches, as in a step; 0: they stay")
       ->check(whole_number(0, 1 << 16));
   command->add_flag("--json", given->json, "print the result as JSON");
   command->callback([given, command, &action] {

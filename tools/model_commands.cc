@@ -386,7 +386,10 @@ void add_run(CLI::App& app, Action& action) {
       ->check(CLI::ExistingDirectory);
   command->add_flag("--seed-weights", options.seed_missing_weights,
                     "without --model-folder: draw external weights from the seed");
-  command->add_flag("--profile", options.profile, "also print the time of each kind of op");
+  command->add_flag(
+      "--profile", options.profile,
+      "also print the time of each kind of op, and the kernels that are furthest from "
+      "what the plan predicts");
   command
       ->add_option("--measure", options.measure_file,
                    "add the times of this plan's kernels to this cost store (for plan --costs)")

@@ -143,15 +143,26 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
       ->check(real_number({.above = true}));
 }
 
-namespace {
-
-void add_parts_flags(CLI::App* command, PlanOptions& options) {
+void add_cut_flags(CLI::App* command, PlanOptions& options) {
   command
       ->add_option("--cut", options.cuts,
                    "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
                    "walk the same dimension, as in 'conv1:n*:4'; may be repeated")
       ->type_name("OPS:AXIS:PARTS")
       ->default_str("");
+  command
+      ->add_option("--query-blocks", options.query_blocks,
+                   "each attention in so many blocks of queries, one after the other, each with "
+                   "the keys that a causal mask lets it see: less memory, and less time where it "
+                   "is causal")
+      ->type_name("N")
+      ->default_str("1");
+}
+
+namespace {
+
+void add_parts_flags(CLI::App* command, PlanOptions& options) {
+  add_cut_flags(command, options);
   command
       ->add_option("--split", options.split,
                    "the step in parts along its largest dimension (samples, as a rule), one after "
@@ -166,13 +177,6 @@ void add_parts_flags(CLI::App* command, PlanOptions& options) {
                    "repeated")
       ->type_name("NAME")
       ->default_str("");
-  command
-      ->add_option("--query-blocks", options.query_blocks,
-                   "each attention in so many blocks of queries, one after the other, each with "
-                   "the keys that a causal mask lets it see: less memory, and less time where it "
-                   "is causal")
-      ->type_name("N")
-      ->default_str("1");
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ void add_model_flags(CLI::App* command, PlanFlags& flags);
 void add_dim_flag(CLI::App* command, std::vector<std::string>& dims);
 Result<std::map<std::string, int64_t, std::less<>>> parse_dims(
     const std::vector<std::string>& dims);
+// Which ops are cut beside the step's parts: --cut, --query-blocks. Of add_search_flags, too.
+void add_cut_flags(CLI::App* command, PlanOptions& options);
 // What a planner under a budget may do: --no-recompute, --swap, --link, --effort.
 void add_search_flags(CLI::App* command, PlanFlags& flags);
 

@@ -11,6 +11,7 @@ MODELS = ROOT / "models"
 BUILD = pathlib.Path(os.environ.get("LOWTIDE_BUILD_DIR", ROOT / "build/release"))
 PROGRAM = BUILD / "tools/lowtide"
 SCRATCH = BUILD / "bench-plans"
+STEP = ("--train", "--loss", "cross-entropy", "--optimizer", "adamw")
 RECOMPUTE = ("--allow", "recompute,reorder,rewrite")  # where a budget that these miss is to be an answer
 
 # The cases of the tables: batch 1 and 32 for planning, one that fits a small machine for running.
@@ -31,7 +32,7 @@ def lowtide(*arguments, check: bool = True, timeout: float | None = None) -> sub
 
 
 def plan(name: str, dims: dict[str, int], *more, output: pathlib.Path | None = None) -> dict:
-    arguments = ["plan", MODELS / f"{name}.onnx", "--train", "--loss", "cross-entropy", "--optimizer", "adamw", "--json"]
+    arguments = ["plan", MODELS / f"{name}.onnx", *STEP, "--json"]
     for key, size in dims.items():
         arguments += ["--dim", f"{key}={size}"]
     if output is not None:

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from lowtide import SCRATCH, label, lowtide, plan
+from lowtide import MODELS, SCRATCH, STEP, label, lowtide, plan
 
 
 def calibrated(benchmark: str, threads: int) -> pathlib.Path:
@@ -22,4 +22,13 @@ def measured_costs(name: str, dims: dict[str, int], benchmark: str, threads: int
     costs.unlink(missing_ok=True)
     plan(name, dims, "--threads", threads, output=stem.with_suffix(".lt"))
     lowtide("run", stem.with_suffix(".lt"), "--steps", 4, "--measure", costs)
+    return costs
+
+
+def part_costs(name: str, dims: dict[str, int], device: pathlib.Path, benchmark: str, threads: int) -> pathlib.Path:
+    """Times of every kernel of the step in all numbers of parts that a search may ask for, each on operands of its own."""
+    costs = SCRATCH / (label(name, dims).replace(" ", "_") + f"_{benchmark}.costs.json")
+    costs.unlink(missing_ok=True)
+    lowtide("measure", MODELS / f"{name}.onnx", *STEP, *(f"--dim={key}={size}" for key, size in dims.items()), "--threads", threads,
+            "--device", device, "--rounds", 1, "-o", costs)
     return costs

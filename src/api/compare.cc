@@ -12,6 +12,7 @@
 
 #include "api/costs.h"
 #include "api/dump.h"
+#include "api/kernel_times.h"
 #include "api/running.h"
 #include "api/whole_step.h"
 #include "base/check.h"
@@ -137,39 +138,19 @@ Status dumped_step(runtime::Session& session, const std::string& folder) {
   return dump.close();
 }
 
-// One step with the time between observations given to the op observed: exact but for views, whose
-// turn costs nothing.
-Result<std::vector<report::KindTime>> profiled_step(runtime::Session& session) {
-  const plan::Plan& plan = session.plan();
-  std::map<std::string, report::KindTime> by_kind;
-  PlanOpId last;
-  auto since = Clock::now();
-  const runtime::Observer observe = [&](PlanOpId op, PlanValueId, std::span<const std::byte>) {
-    if (op == last) return;
-    last = op;
-    const auto now = Clock::now();
-    report::KindTime& time = by_kind[plan.ops[op].kind];
-    ++time.ops;
-    time.seconds += std::chrono::duration<double>(now - since).count();
-    time.predicted_seconds += plan.ops[op].predicted_seconds;
-    since = Clock::now();
-  };
-  LT_RETURN_IF_ERROR(session.run(&observe));
-  std::vector<report::KindTime> times;
-  for (auto& [kind, time] : by_kind) {
-    time.kind = kind;
-    times.push_back(time);
-  }
-  std::stable_sort(
-      times.begin(), times.end(),
-      [](const report::KindTime& a, const report::KindTime& b) { return a.seconds > b.seconds; });
-  return times;
-}
+// Of timed steps: on the wall, by the processor of the calling thread, and by those of all threads.
+struct StepTimes {
+  std::vector<double> seconds, thread_seconds, process_seconds;
+};
 
-Result<double> timed_step(runtime::Session& session) {
+Status time_step(runtime::Session& session, StepTimes& times) {
   const auto start = Clock::now();
+  const double thread = thread_seconds(), process = process_seconds();
   LT_RETURN_IF_ERROR(session.run());
-  return seconds_since(start);
+  times.process_seconds.push_back(process_seconds() - process);
+  times.thread_seconds.push_back(thread_seconds() - thread);
+  times.seconds.push_back(seconds_since(start));
+  return {};
 }
 
 std::optional<double> loss_of(const runtime::Session& session) {
@@ -249,29 +230,20 @@ void divide(StepTransfers& sum, int64_t steps) {
   sum.hidden_share = mean.hidden_share();
 }
 
-// The times of this plan's ops to a file. The session has made one kernel for each op that computes
-// something, in the order of the ops.
+// The times of this plan's ops to a file.
 Status write_profile(const plan::Plan& plan, const std::string& path, int threads,
-                     const measure::KernelTimes& times, const RunReport& report) {
+                     IdVector<PlanOpId, report::MeasuredOp> ops, const RunReport& report) {
   report::MeasuredStep measured;
   measured.device = cost::print(cpu_identity(threads));
   measured.steps = report.steps;
   measured.step_seconds = report.step_seconds;
   measured.transfer_seconds = report.transfers.transfer_seconds;
   measured.exposed_seconds = report.transfers.exposed_seconds;
-  measured.ops = IdVector<PlanOpId, report::MeasuredOp>(plan.ops.size());
-  auto entry = times.entries().begin();
-  for (PlanOpId op : plan.ops.ids()) {
-    if (plan::only_views(plan, op)) continue;
-    LT_CHECK(entry != times.entries().end(), plan.ops[op].name);
-    measured.ops[op].runs = std::ssize(entry->seconds) / std::max<int64_t>(1, report.steps);
-    measured.ops[op].seconds = cost::median(entry->seconds);
-    ++entry;
-  }
+  measured.ops = std::move(ops);
   return write_file_atomically(path, report::print_measured(plan, measured));
 }
 
-// The times of the steps that were timed, to the files that ask for them.
+// The times of the steps that were timed, to those who ask for them.
 Status keep_times(const plan::Plan& plan, const CompareOptions& options, int threads,
                   const measure::KernelTimes& times, RunReport& report) {
   report.kernel_seconds = times.kernel_seconds();
@@ -279,18 +251,26 @@ Status keep_times(const plan::Plan& plan, const CompareOptions& options, int thr
     LT_ASSIGN(const cost::CostStore store, times.summarize(cpu_identity(threads)));
     LT_RETURN_IF_ERROR(add_costs(options.measure_file, store));
   }
+  IdVector<PlanOpId, report::MeasuredOp> ops = measured_ops(plan, times);
+  if (options.profile) {
+    report.profile = times_by_kind(plan, ops);
+    report.kernels = times_by_kernel(plan, ops);
+  }
   if (options.profile_file.empty()) return {};
-  return write_profile(plan, options.profile_file, threads, times, report);
+  return write_profile(plan, options.profile_file, threads, std::move(ops), report);
 }
 
 void summarize(RunReport& report, const runtime::Session& planned,
-               const std::optional<runtime::Session>& unplanned, std::vector<double> times,
-               std::vector<double> unplanned_times) {
-  divide(report.transfers, std::ssize(times));
-  report.step_seconds = cost::median(std::move(times));
+               const std::optional<runtime::Session>& unplanned, StepTimes times,
+               StepTimes unplanned_times, bool one_thread) {
+  divide(report.transfers, std::ssize(times.seconds));
+  report.step_seconds = cost::median(std::move(times.seconds));
+  if (one_thread) report.processor_seconds = cost::median(std::move(times.process_seconds));
   report.loss_last = loss_of(planned);
   if (!unplanned) return;
-  report.unplanned_step_seconds = cost::median(std::move(unplanned_times));
+  report.unplanned_step_seconds = cost::median(std::move(unplanned_times.seconds));
+  if (one_thread)
+    report.unplanned_processor_seconds = cost::median(std::move(unplanned_times.process_seconds));
   report.unplanned_bytes = unplanned->arena_bytes();
 }
 
@@ -326,12 +306,13 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     LT_RETURN_IF_ERROR(dumped_step(dumped, options.dump_folder));
   }
   const bool adding_costs = !options.measure_file.empty();
-  const bool measuring = adding_costs || !options.profile_file.empty();
+  const bool measuring = adding_costs || options.profile || !options.profile_file.empty();
   // A store of another device is refused before anything runs.
   if (adding_costs && std::filesystem::exists(options.measure_file))
     LT_RETURN_IF_ERROR(load_costs(options.measure_file, cpu_identity(opener.threads())));
   LT_RETURN_IF_ERROR(measure_arena(opener, report));
-  measure::KernelTimes kernel_times;
+  const bool one_thread = opener.threads() == 1;
+  measure::KernelTimes kernel_times(one_thread);
   LT_ASSIGN(runtime::Session planned, opener.open(as_planned, measuring ? &kernel_times : nullptr));
   std::optional<runtime::Session> unplanned;
   if (options.compare) {
@@ -344,25 +325,22 @@ Result<RunReport> run_plan(const plan::Plan& plan, const CompareOptions& options
     LT_RETURN_IF_ERROR(planned.run());
     report.loss_first = loss_of(planned);
   }
-  std::vector<double> times, unplanned_times;
+  StepTimes times, unplanned_times;
   kernel_times.record(true);
   for (int64_t step = 0; step < options.steps; ++step) {
-    LT_ASSIGN(const double seconds, timed_step(planned));
-    times.push_back(seconds);
+    LT_RETURN_IF_ERROR(time_step(planned, times));
     add(report.transfers, planned.transfers());
-    if (measuring) kernel_times.end_step(seconds - planned.transfers().exposed_seconds);
+    if (measuring)  // by the clock of the kernels, of which a wait for transfers takes nothing
+      kernel_times.end_step(one_thread
+                                ? times.thread_seconds.back()
+                                : times.seconds.back() - planned.transfers().exposed_seconds);
     if (!report.loss_first) report.loss_first = loss_of(planned);
-    if (!unplanned) continue;
-    LT_ASSIGN(const double other, timed_step(*unplanned));
-    unplanned_times.push_back(other);
+    if (unplanned) LT_RETURN_IF_ERROR(time_step(*unplanned, unplanned_times));
   }
   kernel_times.record(false);
   if (unplanned && options.whole == nullptr)
     LT_RETURN_IF_ERROR(Comparison(plan, report).run(planned, *unplanned));
-  if (options.profile) {
-    LT_ASSIGN(report.profile, profiled_step(planned));
-  }
-  summarize(report, planned, unplanned, std::move(times), std::move(unplanned_times));
+  summarize(report, planned, unplanned, std::move(times), std::move(unplanned_times), one_thread);
   if (measuring)
     LT_RETURN_IF_ERROR(keep_times(plan, options, opener.threads(), kernel_times, report));
   return report;

@@ -3,13 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/element.h"
 #include "cost/store.h"
 #include "ops/op_table.h"
@@ -17,22 +16,9 @@
 namespace lowtide::measure {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kAlignment = 64;
 constexpr size_t kMostRuns = 100000;
 constexpr int64_t kPeriod = 65536;  // elements after which contents repeat
-
-double wall_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-// Of the calling thread.
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 struct Free {
   void operator()(void* block) const { std::free(block); }
@@ -119,6 +105,14 @@ void choose_layouts(const runtime::KernelFactory& kernels, const CaseSpec& spec,
     op.outputs[i].layout = wish.outputs[i];
 }
 
+// The input whose memory the output is in a step, as an update's and a sum's, or -1.
+int shared_input(const ops::Instance& instance, const ops::OutputType& output, int index) {
+  if (output.alias == ir::Alias::kUpdate) return output.base_input;
+  for (const auto& [input, added_to] : ops::accumulators(instance))
+    if (added_to == index) return input;
+  return -1;
+}
+
 // The operands' memory and the kernel on it.
 class Runner {
  public:
@@ -132,10 +126,10 @@ class Runner {
       const int64_t below = std::max<int64_t>(limit ? limit->constant().value_or(1) : 1, 1);
       inputs_.push_back(op.inputs[i] ? take(*op.inputs[i], below) : nullptr);
     }
-    for (size_t i = 0; i < op.outputs.size(); ++i)
-      outputs_.push_back(outputs[i].alias == ir::Alias::kUpdate
-                             ? inputs_[static_cast<size_t>(outputs[i].base_input)]
-                             : take(op.outputs[i], 1));
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const int place = shared_input(table.instance(), outputs[i], static_cast<int>(i));
+      outputs_.push_back(place >= 0 ? inputs_[static_cast<size_t>(place)] : take(op.outputs[i], 1));
+    }
     blocks_.push_back(allocate(workspace));
     workspace_ = blocks_.back().get();
     for (const Block& block : blocks_)
@@ -146,9 +140,9 @@ class Runner {
   }
 
   double run(bool processor_time) {
-    const double start = processor_time ? processor_seconds() : wall_seconds();
+    const double start = now_seconds(processor_time);
     kernel_->run({.inputs = inputs_, .outputs = outputs_, .workspace = workspace_, .context = {}});
-    return (processor_time ? processor_seconds() : wall_seconds()) - start;
+    return now_seconds(processor_time) - start;
   }
 
  private:
@@ -173,12 +167,12 @@ Result<std::vector<double>> time_op(const runtime::KernelFactory& kernels, const
   runner.run(repetition.processor_time);
   std::vector<char> others(static_cast<size_t>(repetition.evicted_bytes));
   std::vector<double> seconds;
-  double sum = 0;
+  const double start = now_seconds(repetition.processor_time);
   while (seconds.size() < kMostRuns &&
-         (static_cast<int>(seconds.size()) < repetition.least || sum < repetition.seconds)) {
+         (static_cast<int>(seconds.size()) < repetition.least ||
+          now_seconds(repetition.processor_time) - start < repetition.seconds)) {
     std::fill(others.begin(), others.end(), static_cast<char>(seconds.size()));
     seconds.push_back(runner.run(repetition.processor_time));
-    sum += seconds.back();
   }
   return seconds;
 }

@@ -35,7 +35,7 @@ struct CaseTime {
 
 struct Repetition {
   int least = 5;
-  double seconds = 0.2;  // until both are reached
+  double seconds = 0.2;  // until both are reached, with all that lies between runs
   // Between two runs so many other bytes are written, so that operands leave the caches.
   int64_t evicted_bytes = 0;
   // Of a kernel that runs on the calling thread alone: the time that its processor spent on it, so
@@ -44,6 +44,7 @@ struct Repetition {
 };
 
 // A kernel in the layouts of its description: what each run took, after one that does not count.
+// What a step updates or adds to in place is here, too: a sum's output lies on its accumulator.
 // Integers that are positions stay in range. Error: kInput, where the factory has no such kernel;
 // kInternal, where there is no memory for its operands.
 Result<std::vector<double>> time_op(const runtime::KernelFactory& kernels, const plan::OpDesc& op,

@@ -1,16 +1,14 @@
 #include "measure/timed_kernels.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <string>
 
+#include "base/clock.h"
 #include "cost/work.h"
 
 namespace lowtide::measure {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kRunsReserved = 64;  // so that a timed kernel seldom allocates
 
@@ -22,9 +20,9 @@ class TimedKernel final : public runtime::Kernel {
 
   void run(const runtime::KernelArgs& args) override {
     if (!times_.recording()) return kernel_->run(args);
-    const auto start = Clock::now();
+    const double start = now_seconds(times_.processor_time());
     kernel_->run(args);
-    times_.add_run(entry_, std::chrono::duration<double>(Clock::now() - start).count());
+    times_.add_run(entry_, now_seconds(times_.processor_time()) - start);
   }
 
  private:

@@ -1,6 +1,7 @@
 // Times kernels where they run: inside real steps, with the caches, pages and neighbours that they
 // have there. A factory that hands out another factory's kernels with a clock around each, so that
-// the session and its steps need not know.
+// the session and its steps need not know. Kernels on one thread can be timed by their processor,
+// which does not count the turns of others on a busy machine.
 //
 // Tests: tests/python/test_costs.py.
 #pragma once
@@ -25,12 +26,15 @@ class KernelTimes {
     std::vector<double> seconds;  // one per run while recording
   };
 
+  explicit KernelTimes(bool processor_time = false) : processor_time_(processor_time) {}
+
+  bool processor_time() const { return processor_time_; }
   // Off at first: the first steps touch pages and fill caches.
   void record(bool on) { recording_ = on; }
   bool recording() const { return recording_; }
   Entry& add(const plan::OpDesc& op);
   void add_run(Entry& entry, double seconds);
-  // A recorded step is over and took so long, waits for transfers not counted.
+  // A recorded step is over and took so long by the same clock, waits for transfers not counted.
   void end_step(double step_seconds);
 
   // In the order in which the kernels were made.
@@ -48,7 +52,7 @@ class KernelTimes {
 
  private:
   std::deque<Entry> entries_;  // references stay valid
-  bool recording_ = false;
+  bool processor_time_ = false, recording_ = false;
   double in_kernels_ = 0;                // so far in the current step
   std::vector<double> outside_kernels_;  // of each step
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,23 @@ std::string print(const WholeComparison& whole) {
   return text;
 }
 
+std::string print_profile(const RunReport& report) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  for (const KindTime& time : report.profile)
+    fmt::format_to(out, "  {:<22} {:>5} runs {:>9.2f} ms  predicted {:>9.2f} ms\n",
+                   printable(time.kind), time.runs, time.seconds * 1e3,
+                   time.predicted_seconds * 1e3);
+  if (report.kernels.empty()) return text;
+  text += "furthest from what was predicted:\n";
+  for (size_t i = 0; i < std::min(kKernelsTold, report.kernels.size()); ++i) {
+    const KernelTime& time = report.kernels[i];
+    fmt::format_to(out, "  {:>9.2f} ms for {:>9.2f} in {:>5} runs  {}\n", time.seconds * 1e3,
+                   time.predicted_seconds * 1e3, time.runs, printable(time.kernel));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string print(const RunReport& report) {
@@ -43,6 +61,9 @@ std::string print(const RunReport& report) {
                  report.arena_measured_bytes);
   fmt::format_to(out, "step   predicted {:.1f} ms, measured {:.1f} ms (median of {})\n",
                  report.predicted_step_seconds * 1e3, report.step_seconds * 1e3, report.steps);
+  if (report.processor_seconds)
+    fmt::format_to(out, "       {:.1f} ms of a processor's time\n",
+                   *report.processor_seconds * 1e3);
   if (report.kernel_seconds)
     fmt::format_to(out, "       of it {:.1f} ms in kernels\n", *report.kernel_seconds * 1e3);
   if (report.loss_first && report.loss_last)
@@ -57,10 +78,7 @@ std::string print(const RunReport& report) {
   if (report.seeded_weights > 0)
     fmt::format_to(out, "weights of {} parameters were drawn from the seed\n",
                    report.seeded_weights);
-  for (const KindTime& time : report.profile)
-    fmt::format_to(out, "  {:<22} {:>5} ops  {:>9.2f} ms  predicted {:>9.2f} ms\n",
-                   printable(time.kind), time.ops, time.seconds * 1e3,
-                   time.predicted_seconds * 1e3);
+  text += print_profile(report);
   if (!report.unplanned_step_seconds) return text;
   fmt::format_to(
       out,
@@ -95,6 +113,7 @@ std::string print_json(const RunReport& report) {
   json["seeded_weights"] = report.seeded_weights;
   json["predicted_step_seconds"] = report.predicted_step_seconds;
   json["step_seconds"] = report.step_seconds;
+  if (report.processor_seconds) json["processor_seconds"] = *report.processor_seconds;
   json["stored_bytes"] = report.transfers.stored_bytes;
   json["loaded_bytes"] = report.transfers.loaded_bytes;
   json["transfer_seconds"] = report.transfers.transfer_seconds;
@@ -121,12 +140,17 @@ std::string print_json(const RunReport& report) {
   }
   if (report.unplanned_step_seconds) {
     json["unplanned_step_seconds"] = *report.unplanned_step_seconds;
+    if (report.unplanned_processor_seconds)
+      json["unplanned_processor_seconds"] = *report.unplanned_processor_seconds;
     json["unplanned_bytes"] = *report.unplanned_bytes;
   }
-  for (const KindTime& time : report.profile)
-    json["profile"][time.kind] = {{"ops", time.ops},
-                                  {"seconds", time.seconds},
-                                  {"predicted_seconds", time.predicted_seconds}};
+  const auto add_times = [&](nlohmann::ordered_json& of, const auto& time) {
+    of = {{"runs", time.runs},
+          {"seconds", time.seconds},
+          {"predicted_seconds", time.predicted_seconds}};
+  };
+  for (const KindTime& time : report.profile) add_times(json["profile"][time.kind], time);
+  for (const KernelTime& time : report.kernels) add_times(json["kernels"][time.kernel], time);
   return json.dump(2) + "\n";
 }
 

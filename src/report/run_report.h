@@ -5,6 +5,7 @@
 // Tests: tests/python/test_cli.py, tests/python/test_compare_whole.py.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,13 +31,21 @@ struct WholeComparison {
 // Of f32; of 16-bit types, and what an update of Adam may differ by, see compare_whole.cc.
 inline constexpr double kWholeTolerance = 1e-3;
 
-// Where the time of a step goes: one line per kind of op.
+// Where the time of a step goes: of all ops of a kind.
 struct KindTime {
   std::string kind;
-  int64_t ops = 0;
+  int64_t runs = 0;              // of kernels, in a step
   double seconds = 0;            // measured, of one step
-  double predicted_seconds = 0;  // by the device profile
+  double predicted_seconds = 0;  // by the plan
 };
+
+// The same of all ops that do the same work in the same way.
+struct KernelTime {
+  std::string kernel;  // its key in cost stores
+  int64_t runs = 0;
+  double seconds = 0, predicted_seconds = 0;
+};
+inline constexpr size_t kKernelsTold = 12;  // in the text; JSON has all
 
 struct RunReport {
   int64_t steps = 0;
@@ -46,13 +55,15 @@ struct RunReport {
   int64_t seeded_weights = 0;        // parameters that no file had contents for
   double predicted_step_seconds = 0;
   double step_seconds = 0;  // median
+  // Only with one thread: what processors spent on it, copies too; the median.
+  std::optional<double> processor_seconds;
   // Only with a measure_file: of a step, its kernels' medians.
   std::optional<double> kernel_seconds;
   std::optional<double> loss_first, loss_last;  // of a training step
   StepTransfers transfers;                      // means of the timed steps
   // Only with compare:
   // Median of steps interleaved with the planned ones.
-  std::optional<double> unplanned_step_seconds;
+  std::optional<double> unplanned_step_seconds, unplanned_processor_seconds;
   std::optional<int64_t> unplanned_bytes;    // high-water mark of the unplanned steps
   std::optional<double> max_abs_difference;  // infinite where one is NaN and the other is not
   int64_t values_compared = 0;
@@ -62,6 +73,7 @@ struct RunReport {
   bool same_ops = false;                 // in parts, and compared with the same ops only
   std::string model_file;                // of such a plan: of the step in one part, if it says so
   std::vector<KindTime> profile;         // only with profile; largest first
+  std::vector<KernelTime> kernels;       // likewise; those furthest from their price first
 };
 
 std::string print(const RunReport& report);

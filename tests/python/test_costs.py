@@ -90,7 +90,7 @@ def parts_store(folder):
     import magis_networks
     step = [magis_networks.write("magis_tiny", folder), "--train", "--loss", "mse", "--dim", "batch=6", "--dim", "seq=32"]
     path = folder / "parts.json"
-    return path, step, run_json("measure", *step, "--rounds", 2, "--parts", "1,2,6", "-o", path)
+    return path, step, run_json("measure", *step, "--rounds", 2, "--parts", "1,2,6", "--evict", 1, "-o", path)
 
 
 def test_parts_are_timed_and_compared_with_what_was_predicted(parts_store):
@@ -123,9 +123,38 @@ def test_a_split_is_planned_by_timed_parts_and_those_between_them(parts_store, t
     auto = run_json("plan", *step, "--costs", path, "--split", "auto", "--budget", "80%", "--effort", 1)
     assert auto["arena_bytes"] <= auto["budget_bytes"] and auto["costs"].startswith("measured ")
     # Predictions by the store itself are what was measured, but for chance.
-    again = run_json("measure", *step, "--rounds", 1, "--parts", "6", "--costs", path)
+    again = run_json("measure", *step, "--rounds", 1, "--parts", "6", "--evict", 1, "--costs", path)
     assert again["costs"].startswith("measured times")
     assert 0.3 < again["parts"][0]["measured_seconds"] / again["parts"][0]["predicted_seconds"] < 3
+
+
+def test_a_profile_shows_kernels_beside_their_prices(parts_store, tmp_path):
+    plan, path = tmp_path / "tiny.lt", tmp_path / "store.json"
+    assert run("plan", *parts_store[1], "--threads", 1, "--quiet", "-o", plan).returncode == 0
+    said = run_json("run", plan, "--steps", 2, "--profile", "--measure", path)
+    kinds, kernels = said["profile"], said["kernels"]
+    for key in ("runs", "seconds", "predicted_seconds"):
+        assert sum(kernel[key] for kernel in kernels.values()) == pytest.approx(sum(kind[key] for kind in kinds.values()))
+    predicted = sum(op["predicted_seconds"] for op in json.loads(plan.read_text())["ops"])
+    assert sum(kind["predicted_seconds"] for kind in kinds.values()) == pytest.approx(predicted)
+    off = [abs(kernel["seconds"] - kernel["predicted_seconds"]) for kernel in kernels.values()]
+    assert off == sorted(off, reverse=True) and set(kernels) == {kernel["op"] for kernel in json.loads(path.read_text())["kernels"]}
+    # By the processor: kernels are in the step, and the step in what the process took.
+    assert 0 < said["kernel_seconds"] <= 1.05 * said["processor_seconds"]
+    text = run("run", plan, "--steps", 1, "--profile").stdout
+    assert "of a processor's time" in text and "MatMul(" in text.split("furthest from what was predicted:")[1]
+
+
+def test_blocks_of_attention_are_timed_where_they_are_asked_for(parts_store, tmp_path):
+    path, step, _ = parts_store
+    with_blocks = tmp_path / "blocks.json"
+    with_blocks.write_bytes(path.read_bytes())
+    assert run("measure", *step, "--rounds", 1, "--parts", "1", "--query-blocks", 2, "--evict", 0, "-o", with_blocks).returncode == 0
+    known = []
+    for store in (path, with_blocks):
+        costs = run_json("plan", *step, "--query-blocks", 2, "--costs", store)["costs"]
+        known.append(int(re.match(r"measured (\d+) of \d+ ops, ", costs)[1]))
+    assert known[1] > known[0] + 10, known
 
 
 def test_parts_that_cannot_be_timed_are_refused(parts_store, tmp_path):
