@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Long sequences on paper: how many tokens of one sequence a training step of Llama with 8 billion parameters takes on 80 GB.
 
-    long_sequences.py [--lengths N ...] [--rows N] [--effort E] [--network NAME] [--memory BYTES] [--time-limit S] [--no-swap] [--json FILE]
+    long_sequences.py [--lengths N ...] [--rows N] [--step N] [--effort E] [--network NAME] [--memory BYTES] [--time-limit S] [--no-swap] [--json FILE]
 
 Predicted by the roofline of an H100, f32, SGD without momentum; nothing runs. Two ways:
 
@@ -10,15 +10,16 @@ Predicted by the roofline of an H100, f32, SGD without momentum; nothing runs. T
     in blocks    attention in blocks of --rows queries and the loss in as many parts, without transfers and with them; keys of a block are
                  cut from all keys (`--rewrite direct-slices`)
 
-The longest sequence by layer is found by bisection, in steps of 64 tokens. In blocks that length and the least multiple of --rows that is
-5.5 times as long are planned, or --lengths; the longest in blocks is the longest of these that was found, and no more than that.
+The longest sequence by layer is found by bisection, in steps of 64 tokens, the longest in blocks by `lowtide plan --split auto --max
+dim=seq:STEP`, without a hint: blocks and parts are found. That length is planned by this call, and with the hints above the longest by layer
+and the least multiple of --rows that is 5.5 times as long, or --lengths. With transfers the longest is searched for, too.
 
 Attention takes time with the square of the length, so that milliseconds per token of two lengths say little of two ways. Both ways are
 compared at one length: at the longest by layer, where both keep the memory, and at each longer one with checkpointing by layer within the
 least memory that it was found to need there, which the device does not have. Beside them stands how much more floating-point work a token
 of that length is: products with parameters, whose work per token is the same at all lengths, and those of scores and values.
 
-Exit code 1 if an arena is above the memory, a plan is faster than what is proven, a plan in blocks takes more time than checkpointing by
+Exit code 1 if an arena is above the memory, a plan is faster than what is proven, a plan with hints takes more time than checkpointing by
 layer at the same length, or the longest sequence without transfers is less than 5.5 times that of per-layer checkpointing.
 """
 
@@ -37,11 +38,14 @@ TOKENS = 64  # the bisection's step
 TIMES = 5.5  # the longest sequence, of that of per-layer checkpointing
 
 
+TRAIN = ["--train", "--optimizer", "sgd", "--momentum", "0", "--device", "h100"]
+
+
 class Step:
     def __init__(self, length: int, arguments: argparse.Namespace):
         self.length, self.arguments = length, arguments
         self.path = llama.write(arguments.network, SCRATCH / "llama")
-        self.flags = ["--train", "--optimizer", "sgd", "--momentum", "0", "--device", "h100", "--dim", f"seq={length}"]
+        self.flags = [*TRAIN, "--dim", f"seq={length}"]
 
     def planned(self, *flags) -> dict | None:
         """The verdict; None: no plan within the memory, or not in time."""
@@ -95,6 +99,16 @@ def longest_by_layer(arguments: argparse.Namespace) -> int:
     return low * TOKENS
 
 
+def longest_in_blocks(arguments: argparse.Namespace, *flags) -> dict | None:
+    """The verdict on the longest sequence, with "max"; None: no length has a plan."""
+    path = llama.write(arguments.network, SCRATCH / "llama")
+    made = lowtide("plan", path, *TRAIN, "--max", f"dim=seq:{arguments.step}", "--split", "auto", "--budget", arguments.memory,
+                   "--effort", arguments.effort, "--time-limit", arguments.search_limit, *flags, "--json", check=False)
+    if made.returncode not in (0, 3, 5):
+        sys.exit(f"lowtide plan --max dim=seq:{arguments.step}: exit code {made.returncode}\n{made.stderr}")
+    return json.loads(made.stdout) if made.returncode == 0 else None
+
+
 def gigaflops_per_token(network: llama.Llama, length: int) -> tuple[float, float]:
     """Of a training step, each op once: products with parameters, and with scores as causality needs them. Backward is twice forward."""
     attention = network.width * (2 * network.heads + 2 * network.shared_heads) * network.head_width
@@ -123,7 +137,8 @@ class Comparison:
         self.rows, self.outcomes, self.broken = [], {}, []
         self.found = {False: 0, True: 0}  # the longest in blocks, with transfers or without
 
-    def add(self, length: int) -> None:
+    def add(self, length: int, longest: dict[bool, dict] | None = None) -> None:
+        """With hints; or plans of this length, with transfers or without, that were found without them."""
         step = Step(length, self.arguments)
         once, problem = step.once()
         seconds = once["predicted_step_seconds"]
@@ -138,10 +153,11 @@ class Comparison:
         row = [f"{length:,}", *[f"{flops:.1f}" for flops in gigaflops], f"{once['arena_bytes'] / 1e9:,.0f} GB", f"{1e3 * seconds / length:.3f}",
                needs, *cells(layered, seconds, length)[::2]]
         for swap in [False] if self.arguments.no_swap else [False, True]:
-            made = step.in_blocks(*(["--swap", "host"] if swap else []))
+            hinted = longest is None
+            made = step.in_blocks(*(["--swap", "host"] if swap else [])) if hinted else longest.get(swap)
             outcome["in blocks, transfers" if swap else "in blocks"] = made
-            row += cells(made, seconds, length)
-            self.check(length, swap, made, layered)
+            row += cells(made, seconds, length) if hinted or made else ["-"] * 3
+            self.check(length, swap, made, layered if hinted else {})
         self.rows.append(row)
 
     def check(self, length: int, swap: bool, made: dict | None, layered: dict) -> None:
@@ -167,6 +183,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", nargs="+", type=int, metavar="N", help="tokens of the sequence, to be planned in blocks")
     parser.add_argument("--rows", type=int, default=1024, help="of a block of queries, at most")
+    parser.add_argument("--step", type=int, default=8192, help="the longest in blocks is a multiple of it")
+    parser.add_argument("--search-limit", type=float, default=1800, help="of the search for the longest, in seconds")
     parser.add_argument("--effort", type=float, default=5, help="of each plan, about in seconds of one core")
     parser.add_argument("--network", choices=list(llama.NETWORKS), default="llama8b")
     parser.add_argument("--memory", default="80GB", help="of the device")
@@ -181,11 +199,22 @@ def main() -> int:
     comparison = Comparison(arguments)
     for length in arguments.lengths or [layered, int(wanted)]:
         comparison.add(length)
-        if arguments.json:
-            arguments.json.write_text(json.dumps(comparison.outcomes, indent=1))
+    found = {swap: longest_in_blocks(arguments, *(["--swap", "host"] if swap else []))
+             for swap in ([False] if arguments.no_swap else [False, True])}
+    for length in sorted({made["max"]["size"] for made in found.values() if made}):
+        comparison.add(length, {swap: made for swap, made in found.items() if made and made["max"]["size"] == length})
+    if arguments.json:
+        arguments.json.write_text(json.dumps(comparison.outcomes, indent=1))
     print(f"{arguments.network}, {arguments.memory}, predicted by the roofline of an H100; extra time and what is proven of it are over each op once")
     comparison.print()
     print(f"longest by layer: {layered:,} tokens; {layered + TOKENS:,} do not fit")
+    for swap, made in found.items():
+        if made:
+            most = made["max"]
+            proven = f"{most['proven_too_large']:,} are proven not to fit" if most["proven_too_large"] else "no length is proven not to fit"
+            print(f"--max dim=seq:{arguments.step}{' with transfers' if swap else ''}: {most['size']:,} tokens in {made['query_blocks']} blocks, "
+                  f"{most['sizes_planned']} lengths planned; none was found for {most['none_found_for'] or '-'}, {proven}"
+                  f"{'; cut short' if most['cut_short'] else ''}")
     for swap, longest in comparison.found.items():
         if longest > 0:
             print(f"longest that was found in blocks{', transfers' if swap else ''}: {longest:,} tokens, {longest / layered:.2f} times that")

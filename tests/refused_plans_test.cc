@@ -122,7 +122,7 @@ TEST_F(RefusedPlans, NeverLeaveAFront) {
 TEST_F(RefusedPlans, AreNoSizeThatFits) {
   PlanOptions wanted = options();
   wanted.budget_bytes = int64_t{2} << 30;
-  const auto largest = plan_largest([](int64_t size) { return model(size); }, wanted, 4);
+  const auto largest = plan_largest([](int64_t size) { return model(size); }, wanted, {.most = 4});
   ASSERT_FALSE(largest.has_value());
   EXPECT_EQ(largest.error().code, ErrorCode::kInternal);
   expect_refusal(largest.error().message);

@@ -43,21 +43,50 @@ struct PlanCommand {
   bool json = false, quiet = false, progress = false;
 };
 
-// The dimension that --max names: "dim=batch" or "batch". It must be one that has no size yet.
-Result<std::string> dim_to_maximize(const PlanCommand& given) {
+struct MaxDim {
+  std::string name;
+  Sizes sizes = {};
+};
+
+// "dim=batch", "batch", or "dim=seq:64", whose sizes are multiples of 64.
+Result<MaxDim> parse_max(const std::string& text) {
   constexpr std::string_view kPrefix = "dim=";
-  const std::string dim =
-      given.max.starts_with(kPrefix) ? given.max.substr(kPrefix.size()) : given.max;
+  MaxDim dim{.name = text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text};
+  const size_t colon = dim.name.rfind(':');
+  if (colon == std::string::npos) return dim;
+  const char* end = text.data() + text.size();
+  const char* number = end - (dim.name.size() - colon - 1);
+  const auto [at, failure] = std::from_chars(number, end, dim.sizes.step);
+  if (failure != std::errc() || at != end || dim.sizes.step < 1 || dim.sizes.step > dim.sizes.most)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--max: '{}' is no step of sizes from 1 to {}, as in dim=seq:64",
+                             std::string_view(number, end), dim.sizes.most));
+  dim.name.resize(colon);
+  return dim;
+}
+
+// The dimension that --max names. It must be one that has no size yet.
+Result<MaxDim> dim_to_maximize(const PlanCommand& given) {
+  LT_ASSIGN(MaxDim named, parse_max(given.max));
+  const std::string& dim = named.name;
   for (const std::string& sized : given.flags.dims)
     if (sized.starts_with(dim + "="))
       return error(ErrorCode::kUsage,
                    fmt::format("--max: '{}' has a size already: --dim {}", dim, sized));
   LT_ASSIGN(const Model model, Model::read(given.flags.model));
   const std::vector<std::string> free = model.free_dims();
-  if (std::find(free.begin(), free.end(), dim) != free.end()) return dim;
+  if (std::find(free.begin(), free.end(), dim) != free.end()) return named;
   return error(ErrorCode::kUsage,
                fmt::format("--max: model '{}' has no dimension '{}'; it has {}", model.name(), dim,
                            free.empty() ? "none" : fmt::format("{}", fmt::join(free, ", "))));
+}
+
+// A network or its parts may not be there at a size.
+Error failure_of(const Error& failure, const MaxDim& asked) {
+  if (failure.code != ErrorCode::kInput || asked.sizes.step > 1) return failure;
+  return {failure.code,
+          fmt::format("{} (--max looks at sizes from 1 on; --max dim={}:64 at multiples of 64)",
+                      failure.message, asked.name)};
 }
 
 // The plan and its report, as far as they are asked for: both or none.
@@ -76,7 +105,8 @@ Status write_plan_files(const PlanCommand& given, const Plan& plan) {
 }
 
 Status run_max(const CLI::App& command, PlanCommand& given) {
-  LT_ASSIGN(const std::string dim, dim_to_maximize(given));
+  LT_ASSIGN(const MaxDim asked, dim_to_maximize(given));
+  const std::string& dim = asked.name;
   const ReadAtSize read = [&](int64_t size) {
     given.flags.dims.push_back(fmt::format("{}={}", dim, size));
     Result<Model> model = read_model(command, given.flags);
@@ -84,7 +114,9 @@ Status run_max(const CLI::App& command, PlanCommand& given) {
     return model;
   };
   std::optional<SearchWatch> watch(std::in_place, given.flags.options, given.progress);
-  LT_ASSIGN(const LargestSize largest, plan_largest(read, given.flags.options));
+  const Result<LargestSize> made = plan_largest(read, given.flags.options, asked.sizes);
+  if (!made) return tl::unexpected(failure_of(made.error(), asked));
+  const LargestSize& largest = *made;
   watch.reset();
   LT_RETURN_IF_ERROR(write_plan_files(given, *largest.plan));
   if (given.quiet) return {};
@@ -169,10 +201,12 @@ void add_plan(CLI::App& app, Action& action) {
       ->type_name("PERCENT")
       ->excludes(budget);
   command
-      ->add_option("--max", given->max,
-                   "plan the largest size of this dimension that fits the budget, as in dim=batch; "
-                   "by order and recompute where no flag names more levers")
-      ->type_name("dim=NAME")
+      ->add_option(
+          "--max", given->max,
+          "plan the largest size of this dimension that fits the budget, as in dim=batch, or "
+          "in dim=seq:64 of the multiples of 64; by order and recompute where no flag "
+          "names more levers, with --split auto in blocks and parts that are found")
+      ->type_name("dim=NAME[:STEP]")
       ->check(file_name());
   add_search_flags(command, given->flags);
   add_progress_flag(command, given->progress);

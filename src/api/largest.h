@@ -7,6 +7,9 @@
 // before it is given up. Between the two lie sizes that nobody knows about; both ends are told.
 // Halving relies on larger sizes needing more memory; every answer that is given was tried.
 //
+// Sizes may be multiples of a step: a size that parts or halvings of a network need, or a coarse
+// answer for a long dimension.
+//
 // Tests: tests/python/test_plan_budget.py.
 #pragma once
 
@@ -19,9 +22,16 @@
 
 namespace lowtide {
 
+// The sizes that are looked at: multiples of `step` up to `most`.
+struct Sizes {
+  int64_t step = 1;
+  int64_t most = int64_t{1} << 20;
+};
+
 struct LargestSize {
-  int64_t size = 0;
+  int64_t size = 0, step = 1;
   std::optional<Plan> plan;         // of that size, with the whole effort
+  std::optional<int64_t> missed;    // the smallest above it for which none was found
   std::optional<int64_t> proven;    // the smallest size that is proven not to fit
   int64_t proven_bytes = 0;         // what every schedule of that size needs
   int64_t planned = 0, floors = 0;  // sizes for which plans were tried; floors computed
@@ -30,10 +40,10 @@ struct LargestSize {
 
 using ReadAtSize = std::function<Result<Model>(int64_t size)>;
 
-// `options` must have a budget. Sizes from 1 to `most` are looked at. Error: that of size 1, if it
-// has no plan; any error that is not about the budget.
+// `options` must have a budget. Error: that of the least size, if it has no plan; any error that is
+// not about the budget.
 Result<LargestSize> plan_largest(const ReadAtSize& read, const PlanOptions& options,
-                                 int64_t most = int64_t{1} << 20);
+                                 Sizes sizes = {});
 
 // One line; and the verdict on the plan with the answer as its member "max".
 std::string print(const LargestSize& largest, const std::string& dim);

@@ -301,6 +301,7 @@ Result<QueryBlocksReport> attention_in_blocks(const ir::Graph& graph, int64_t bl
               const auto made = BlockWriter(edit, attention).write(blocks);
               report.attentions += made.has_value();
               report.causal += made && attention.causal_mask.valid();
+              if (made) report.most_rows = std::max(report.most_rows, attention.rows);
               return made;
             }));
   report.graph = std::move(replaced.graph);

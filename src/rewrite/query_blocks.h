@@ -31,6 +31,7 @@ struct QueryBlocksReport {
   int64_t ops = 0;         // that gave way; 0: the graph is as it was
   int64_t attentions = 0;  // that are in blocks now
   int64_t causal = 0;      // of them, with fewer keys
+  int64_t most_rows = 0;   // of one of them
 };
 
 // Every attention of a forward graph in so many blocks, or one row each where it has fewer; blocks
