@@ -147,6 +147,7 @@ class PartsAndTransfers {
       const auto progress = in_parts == parts_first ? part(kTrialsPart, 0.8) : part(0.8, 0.95);
       if (is_near(trials)) LT_RETURN_IF_ERROR(plan_moving(trials, is_far(parts, trials), progress));
     }
+    LT_RETURN_IF_ERROR(plan_missed(part(0.8, 0.95)));
     if (is_near(parts)) LT_RETURN_IF_ERROR(without_moving(parts));
     if (!best_ && moving.count > 0) LT_RETURN_IF_ERROR(plan_moving(moving, false, part(0.8, 0.95)));
     if (!best_) return optimize(forward_, after(whole_, seconds_since(start_)));
@@ -215,7 +216,7 @@ class PartsAndTransfers {
 
   // The best without transfers, and the best by what is estimated with them.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
-  Status move_in_parts(const Trials& parts, Trials& moving) const {
+  Status move_in_parts(const Trials& parts, Trials& moving) {
     std::vector<Candidate> chosen;
     const bool was_tried =
         parts.best && !parts.of_best.has_moves() && moving.found(parts.of_best.labels) != nullptr;
@@ -234,7 +235,9 @@ class PartsAndTransfers {
         if (candidate.fits && !is_known) chosen.push_back(candidate);
       }
     LT_RETURN_IF_ERROR(try_moving(chosen, moving));
-    return try_numbers(best_number(candidates, parts), moving);
+    int64_t most = 1;
+    for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
+    return try_numbers(best_number(candidates, parts), most, moving);
   }
 
   // Of even parts the best by estimates, else by what they come to without transfers; 1: none.
@@ -253,22 +256,45 @@ class PartsAndTransfers {
 
   // Fewer parts take less time, as long as there is enough of it to hide what has to move then. The
   // least number that hides it is found by bisection, below the one that is best by estimates:
-  // these are of short searches, which may miss that less is enough.
+  // these are of short searches, which may miss that less is enough. They may miss that it is not,
+  // too, so numbers above come next, as long as they get better.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
-  Status try_numbers(int64_t above, Trials& moving) const {
+  Status try_numbers(int64_t above, int64_t most, Trials& moving) {
     const auto seconds_in = [&](int64_t parts) {
       const Tried* tried = moving.found({.parts = parts});
       return tried != nullptr ? tried->seconds : kAnyTime;
     };
+    // NOLINTNEXTLINE(misc-no-recursion): likewise
+    const auto try_number = [&](int64_t parts) -> Status {
+      const Candidate number{.labels = {.parts = parts}, .fits = true};
+      if (moving.found(number.labels) != nullptr) return {};
+      return try_moving(std::span(&number, 1), moving);
+    };
     int64_t below = 1;
     while (above - below > 1) {
-      const Candidate between{.labels = {.parts = below + (above - below) / 2}, .fits = true};
-      const int64_t parts = between.labels.parts;
-      if (moving.found(between.labels) == nullptr)
-        LT_RETURN_IF_ERROR(try_moving(std::span(&between, 1), moving));
-      (seconds_in(parts) < seconds_in(above) ? above : below) = parts;
+      const int64_t between = below + (above - below) / 2;
+      LT_RETURN_IF_ERROR(try_number(between));
+      (seconds_in(between) < seconds_in(above) ? above : below) = between;
     }
+    for (bool is_better = above > 1; is_better && above < most;) {
+      LT_RETURN_IF_ERROR(try_number(above + 1));
+      is_better = seconds_in(above + 1) < seconds_in(above);
+      above += is_better ? 1 : 0;
+    }
+    if (below > 1 && seconds_in(below) == kAnyTime) missed_ = below;
     return {};
+  }
+
+  // Where an even number is the best, one less whose trial found no addresses is planned with all
+  // of the work, too.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status plan_missed(const plan::ProgressFunction& progress) {
+    const Candidate fewer{.labels = {.parts = missed_}, .fits = true};
+    const bool is_next = best_ && best_->split == fission::Labels{.parts = missed_ + 1};
+    if (missed_ == 0 || !is_next || stopped()) return {};
+    OptimizeOptions options = after(with(whole_, fewer), seconds_since(start_));
+    options.progress = progress;
+    return take(optimize(forward_, options));
   }
 
   // NOLINTNEXTLINE(misc-no-recursion): likewise
@@ -307,6 +333,7 @@ class PartsAndTransfers {
   FirstPlan first_;  // without transfers
   const Clock::time_point start_;
   bool is_waiting_ = false;  // parts do, for each other
+  int64_t missed_ = 0;       // even parts that a trial did not find addresses for; 0: none
   std::optional<Optimized> best_;
 };
 
