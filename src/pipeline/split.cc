@@ -235,18 +235,19 @@ class PartsAndTransfers {
         if (candidate.fits && !is_known) chosen.push_back(candidate);
       }
     LT_RETURN_IF_ERROR(try_moving(chosen, moving));
-    int64_t most = 1;
-    for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
-    return try_numbers(best_number(candidates, parts), most, moving);
+    const int64_t alone = best_number(parts);
+    for (const Candidate& candidate : candidates)
+      if (candidate.fits && is_number(candidate.labels))
+        return try_numbers(candidate.labels.parts, std::max(candidate.labels.parts, alone), moving);
+    return try_numbers(alone, alone, moving);
   }
 
-  // Of even parts the best by estimates, else by what they come to without transfers; 1: none.
-  static int64_t best_number(const std::vector<Candidate>& candidates, const Trials& parts) {
-    const auto is_number = [](const fission::Labels& labels) {
-      return labels.nests.empty() && !labels.whole();
-    };
-    for (const Candidate& candidate : candidates)
-      if (candidate.fits && is_number(candidate.labels)) return candidate.labels.parts;
+  static bool is_number(const fission::Labels& labels) {
+    return labels.nests.empty() && !labels.whole();
+  }
+
+  // Of even parts by what they come to without transfers; 1: none fit.
+  static int64_t best_number(const Trials& parts) {
     const Tried* best = nullptr;
     for (const Tried& tried : parts.tried)
       if (tried.fits() && is_number(tried.labels) && (!best || tried.seconds < best->seconds))
@@ -257,9 +258,9 @@ class PartsAndTransfers {
   // Fewer parts take less time, as long as there is enough of it to hide what has to move then. The
   // least number that hides it is found by bisection, below the one that is best by estimates:
   // these are of short searches, which may miss that less is enough. They may miss that it is not,
-  // too, so numbers above come next, as long as they get better.
+  // too: so comes a bisection between that number and the one that is best without transfers.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
-  Status try_numbers(int64_t above, int64_t most, Trials& moving) {
+  Status try_numbers(int64_t above, int64_t alone, Trials& moving) {
     const auto seconds_in = [&](int64_t parts) {
       const Tried* tried = moving.found({.parts = parts});
       return tried != nullptr ? tried->seconds : kAnyTime;
@@ -276,22 +277,22 @@ class PartsAndTransfers {
       LT_RETURN_IF_ERROR(try_number(between));
       (seconds_in(between) < seconds_in(above) ? above : below) = between;
     }
-    for (bool is_better = above > 1; is_better && above < most;) {
-      LT_RETURN_IF_ERROR(try_number(above + 1));
-      is_better = seconds_in(above + 1) < seconds_in(above);
-      above += is_better ? 1 : 0;
+    while (alone - above > 1) {
+      const int64_t between = above + (alone - above) / 2;
+      LT_RETURN_IF_ERROR(try_number(between));
+      (seconds_in(between) < seconds_in(above) ? above : alone) = between;
     }
-    if (below > 1 && seconds_in(below) == kAnyTime) missed_ = below;
+    if (below > 1 && seconds_in(below) == kAnyTime) missed_ = {below, seconds_in(above)};
     return {};
   }
 
-  // Where an even number is the best, one less whose trial found no addresses is planned with all
-  // of the work, too.
+  // Of even parts that come near to the best, one less whose trial found no addresses is planned
+  // with all of the work, too.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status plan_missed(const plan::ProgressFunction& progress) {
-    const Candidate fewer{.labels = {.parts = missed_}, .fits = true};
-    const bool is_next = best_ && best_->split == fission::Labels{.parts = missed_ + 1};
-    if (missed_ == 0 || !is_next || stopped()) return {};
+    const bool is_near = best_ && missed_.next_seconds < seconds() * (1 + kSplit.near);
+    if (missed_.parts == 0 || !is_near || stopped()) return {};
+    const Candidate fewer{.labels = {.parts = missed_.parts}, .fits = true};
     OptimizeOptions options = after(with(whole_, fewer), seconds_since(start_));
     options.progress = progress;
     return take(optimize(forward_, options));
@@ -333,7 +334,12 @@ class PartsAndTransfers {
   FirstPlan first_;  // without transfers
   const Clock::time_point start_;
   bool is_waiting_ = false;  // parts do, for each other
-  int64_t missed_ = 0;       // even parts that a trial did not find addresses for; 0: none
+  // Even parts that a trial did not find addresses for, if any, and what one more takes.
+  struct Missed {
+    int64_t parts = 0;
+    double next_seconds = kAnyTime;
+  };
+  Missed missed_;
   std::optional<Optimized> best_;
 };
 
