@@ -256,11 +256,12 @@ class PartsAndTransfers {
   }
 
   // Fewer parts take less time, as long as there is enough of it to hide what has to move then. The
-  // least number that hides it is found by bisection, below the one that is best by estimates:
-  // these are of short searches, which may miss that less is enough. They may miss that it is not,
-  // too: so comes a bisection between that number and the one that is best without transfers.
+  // least number that hides it is found by bisection, below the one that is best by estimates and
+  // between that and the one that is best without transfers: estimates are of short searches, which
+  // may miss that less is enough, or that it is not. So may trials: last come the numbers beside
+  // the best, as long as that gets better.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
-  Status try_numbers(int64_t above, int64_t alone, Trials& moving) {
+  Status try_numbers(int64_t best, int64_t alone, Trials& moving) {
     const auto seconds_in = [&](int64_t parts) {
       const Tried* tried = moving.found({.parts = parts});
       return tried != nullptr ? tried->seconds : kAnyTime;
@@ -271,18 +272,26 @@ class PartsAndTransfers {
       if (moving.found(number.labels) != nullptr) return {};
       return try_moving(std::span(&number, 1), moving);
     };
-    int64_t below = 1;
-    while (above - below > 1) {
-      const int64_t between = below + (above - below) / 2;
+    int64_t below = 1, above = alone + 1;
+    while (best - below > 1) {
+      const int64_t between = below + (best - below) / 2;
       LT_RETURN_IF_ERROR(try_number(between));
-      (seconds_in(between) < seconds_in(above) ? above : below) = between;
+      (seconds_in(between) < seconds_in(best) ? best : below) = between;
     }
-    while (alone - above > 1) {
-      const int64_t between = above + (alone - above) / 2;
+    while (above - best > 1) {
+      const int64_t between = best + (above - best) / 2;
       LT_RETURN_IF_ERROR(try_number(between));
-      (seconds_in(between) < seconds_in(above) ? above : alone) = between;
+      (seconds_in(between) < seconds_in(best) ? best : above) = between;
     }
-    if (below > 1 && seconds_in(below) == kAnyTime) missed_ = {below, seconds_in(above)};
+    for (int64_t last = 0; last != best;) {
+      last = best;
+      for (const int64_t beside : {last - 1, last + 1}) {
+        if (beside < 2 || beside > alone) continue;
+        LT_RETURN_IF_ERROR(try_number(beside));
+        if (seconds_in(beside) < seconds_in(best)) best = beside;
+      }
+    }
+    if (best > 2 && seconds_in(best - 1) == kAnyTime) missed_ = {best - 1, seconds_in(best)};
     return {};
   }
 
