@@ -80,7 +80,7 @@ class Solve {
     if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
     if (*problem_.budget_bytes < problem_.resident_bytes)
       return finish(plan::SolveStatus::kInfeasible);
-    run_search();
+    if (may_change()) run_search();
     if (options_.proof_units > 0) prove();
     if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
     if (options_.cut_bound && outcome_.sequence.empty() &&
@@ -303,6 +303,13 @@ class Solve {
     result.seed = options_.seed;
     result.threads = options_.threads;
     return result;
+  }
+
+  // In the given order with each op once there is one schedule.
+  bool may_change() const {
+    return options_.reorder ||
+           std::any_of(problem_.ops.begin(), problem_.ops.end(),
+                       [](const plan::SchedOp& op) { return op.may_rerun; });
   }
 
   // Where nothing is left to search with, the best start is the answer, and has been taken.

@@ -113,6 +113,20 @@ TEST(Solve, KeepsTheGivenOrderWhereItMayNotReorder) {
   EXPECT_GT(with_reruns, 10);
 }
 
+TEST(Solve, DoesNotSearchWhereThereIsOneSchedule) {
+  ScheduleProblem problem = chain_training(40, 100, 1500);
+  for (plan::SchedOp& op : problem.ops) op.may_rerun = false;
+  RematOptions options = quick(30'000'000);
+  options.reorder = options.cut_bound = false;
+  const RematOutcome missed = solve(problem, options);
+  EXPECT_TRUE(missed.sequence.empty());
+  EXPECT_EQ(missed.status, plan::SolveStatus::kLimit);
+  EXPECT_EQ(missed.edits, 0);
+  EXPECT_LT(missed.work.units, 1'000'000);
+  problem.budget_bytes = int64_t{1} << 40;
+  EXPECT_EQ(solve(problem, options).sequence.size(), problem.ops.size());
+}
+
 TEST(Solve, FitsAChainIntoAThirdOfItsPeak) {
   const ScheduleProblem problem = chain_training(40, 100, 1500);
   ASSERT_TRUE(plan::check(problem));
