@@ -122,22 +122,24 @@ class Search {
     if (!found.made && found.is_sequence)
       return error(ErrorCode::kLimit, "no number of blocks of queries was found to fit");
     in_blocks_.reset();
-    if (!found.made || (whole_answer && !found.is_sequence))
-      return pipeline::optimize(graph, options);
+    const pipeline::OptimizeOptions rest = pipeline::after(options, seconds_since(start));
+    if (!found.made || (whole_answer && !found.is_sequence)) return pipeline::optimize(graph, rest);
     blocks_ = found.made->query_blocks;
-    if (whole_answer)
-      return improved(graph, pipeline::after(options, seconds_since(start)),
-                      std::move(*found.made));
+    if (whole_answer) return improved(graph, rest, std::move(*found.made));
     if (found.is_sequence) in_blocks_ = found.made;
     return std::move(*found.made);
   }
 
-  // The plan in its blocks and parts with all of the work, where that makes it faster.
-  static pipeline::Optimized improved(const ir::Graph& graph, pipeline::OptimizeOptions options,
-                                      pipeline::Optimized made) {
+  // The plan in its blocks and parts with all of the work, where that makes it faster. Error: what
+  // has nothing to do with the budget.
+  static Result<pipeline::Optimized> improved(const ir::Graph& graph,
+                                              pipeline::OptimizeOptions options,
+                                              pipeline::Optimized made) {
     options = pipeline::cut_as(std::move(options), made);
     options.starts = {pipeline::runs_of(made.plan)};
     auto better = pipeline::optimize(graph, options);
+    if (!better && !pipeline::is_about_budget(better.error()))
+      return tl::unexpected(better.error());
     const double seconds = made.plan.claims.predicted_seconds;
     if (!better || better->plan.claims.predicted_seconds > seconds) return made;
     return std::move(*better);

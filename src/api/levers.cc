@@ -184,10 +184,6 @@ std::string time_of_parts(const ir::Graph& forward, pipeline::OptimizeOptions op
          fmt::format(" in {} parts", parts->back().labels.parts);
 }
 
-}  // namespace
-
-namespace {
-
 // What each missing lever alone would do for a budget, and where none is enough, all of them.
 class MissingLevers {
  public:

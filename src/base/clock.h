@@ -1,4 +1,5 @@
-// Wall time and processor time, for reports: no result depends on them.
+// Wall time and processor time, for limits of time, measurements and reports: no plan depends on
+// them but where a limit ends a search.
 //
 // Tests: src/pipeline/optimize_test.cc, src/exec/cpu/kernel_case_test.cc.
 #pragma once

@@ -72,7 +72,8 @@ LabelForecast::LabelForecast(const LabelProblem& problem, const CutStep& labels,
   }
 }
 
-// What is proven less all that is not moves.
+// What is proven less reruns and bytes at their full prices: transfers, and the share of the reruns
+// that the cut's prices leave out, so it can be below 0.
 double LabelForecast::moves_seconds(const LabelProblem& problem, const CutStep& labels,
                                     const remat::CutBoundResult& cut, const Choice& choice) const {
   if (is_over_) return 0;

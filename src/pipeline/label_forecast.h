@@ -8,9 +8,10 @@
 //
 //     each op once + reruns + price * (bytes held - budget)
 //
-// and with a link what the cut charges for transfers, which is taken to stay as it is: parts move
-// as many bytes as the whole.
-// so what counts for a mutation are the bytes that it frees at the binding moment, times their
+// With a link comes what the cut charges for transfers. It is taken to be the same for other
+// labels, though what parts read whole moves more often in more parts.
+//
+// So what counts for a mutation are the bytes that it frees at the binding moment, times their
 // price, less the extra time of parts. The cut of the other labels at that op and price is at most
 // so much, but for workspace and for what is reused in place, which are left out. It is a forecast
 // all the same: another op may bind there, at another price. It decides in which order labels are

@@ -55,7 +55,8 @@ struct LabelSearchTuning {
   size_t closer_looks = 12;  // states with the best bounds, with so many units
   int64_t closer_units = 4'000'000;
   int searches_without = 4;  // schedules of other states to start from
-  // With a link, of which bounds say little, so that most states promise something.
+  // With a link: at most so many searches for schedules before rewrites and blocks join. Bounds say
+  // little there, so nearly every state would get one.
   int most_moving_searches = 64;
   // Where the best is so far above a state's bound, a closer look has more, and starts of its own
   // beside those: what is known of others leads only so far.

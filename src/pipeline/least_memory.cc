@@ -84,10 +84,11 @@ Result<Optimized> plan_within(const ir::Graph& forward, const OptimizeOptions& t
 Result<bool> is_estimated_in(const ir::Graph& step, const ir::Graph& forward,
                              const OptimizeOptions& options, double most_seconds) {
   const bool may_move = options.schedule.transfers && !options.slow_tiers.empty();
-  for (const bool moves : {false, true}) {
-    if (moves && !may_move) continue;
-    OptimizeOptions how = options;
-    how.schedule.transfers = moves;
+  const auto start = Clock::now();
+  for (const bool transfers : {false, true}) {
+    if (transfers && !may_move) continue;
+    OptimizeOptions how = after(options, seconds_since(start));
+    how.schedule.transfers = transfers;
     LT_ASSIGN(const bool found, any_labels_fit(step, how, most_seconds, step_moves(forward, how)));
     if (found) return true;
   }
@@ -95,9 +96,9 @@ Result<bool> is_estimated_in(const ir::Graph& step, const ir::Graph& forward,
 }
 
 // The least budget within which the label search estimates a step in time, by all levers that it
-// knows: bisection between the two, in a second a budget and less, with transfers in some. None
-// where estimates say too little (split.h: parts that wait for each other), or nothing below
-// `above`.
+// knows: bisection between `below` and `above`; a budget takes about a second, with transfers
+// several. None where estimates say too little (split.h: parts that wait for each other), or
+// nothing below `above`.
 Result<std::optional<int64_t>> estimated_least(const ir::Graph& forward,
                                                const OptimizeOptions& options, int64_t below,
                                                int64_t above, double most_seconds) {

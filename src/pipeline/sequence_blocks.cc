@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "fission/classes.h"
 #include "fission/labels.h"
 #include "pipeline/more_cuts.h"
@@ -156,7 +157,9 @@ Result<std::optional<Optimized>> tried_in_blocks(const ir::Graph& forward,
   if (classes.empty()) return std::optional<Optimized>();
   const Largest largest = largest_of(step, classes.front(), names);
   const int64_t stays = may_move(options) ? 0 : parameter_bytes(step);
-  if (stays + largest.others_bytes > *options.budget_bytes) return std::optional<Optimized>();
+  // What an op needs has parameters in it, too.
+  if (std::max(stays, largest.others_bytes) > *options.budget_bytes)
+    return std::optional<Optimized>();
   some.split = labels_of(step, classes.front(), largest.ops, blocks);
   return tried(forward, some);
 }
@@ -175,16 +178,19 @@ Result<InBlocks> plan_in_blocks(const ir::Graph& forward, const OptimizeOptions&
   const bool is_given = options.query_blocks > 1;
   const int64_t least = is_given ? options.query_blocks : least_blocks;
   const int64_t most = is_given ? least : std::min(report.most_rows, kQueryBlocks.most_blocks);
+  const auto start = Clock::now();
   OptimizeOptions one = options;
   one.split = {};
   for (const bool moves : {false, true}) {
     if (moves && !may_move(options)) break;
     one.schedule.transfers = moves;
     for (int64_t blocks = least; !result.made && blocks <= most; blocks *= 2) {
-      if (options.schedule.remat.limits.cancelled()) return result;
+      const double spent = seconds_since(start);
+      if (options.schedule.remat.limits.stop_after(spent)) return result;
       if (blocks > 1 && !names) break;
-      LT_ASSIGN(result.made,
-                blocks == 1 ? tried(forward, one) : tried_in_blocks(forward, one, *names, blocks));
+      const OptimizeOptions rest = after(one, spent);
+      LT_ASSIGN(result.made, blocks == 1 ? tried(forward, rest)
+                                         : tried_in_blocks(forward, rest, *names, blocks));
     }
   }
   return result;

@@ -1,14 +1,15 @@
-// A plan of a long sequence in blocks and parts that sizes alone tell: for who asks whether there
-// is one (the largest length, api/largest.h) and not which is the fastest. A search for labels
-// (label_search.h) takes minutes for each length of a large model; this takes a short search for
-// each number of blocks.
+// Plans a long sequence in blocks of queries and parts that follow from sizes alone: for callers
+// that ask whether any plan fits (the largest length, api/largest.h), not which is fastest. A
+// search for labels (label_search.h) takes minutes for each length of a large model; this takes a
+// short search for each number of blocks.
 //
-// Scores grow with the square of the length, so attention runs in blocks of queries, a power of
-// two, the fewest with which a plan is found. What is cut beside it are ops that need more than any
-// op of the blocks or outside of the largest class does: the head of a language model and its loss.
-// Each runs in as many parts as there are blocks, with the region around it (fission/labels.h), so
-// that its parts pass each other their pieces. Keys of a block are cut from all keys (the rewrite
-// direct-slices): a slice of a slice takes all before it to be made again.
+// Scores grow with the square of the length, so attention runs in blocks of queries: a power of
+// two, the fewest with which a plan is found, unless the options say how many. What is cut beside
+// it are ops that need more than any op of the blocks or outside of the largest class does: the
+// head of a language model and its loss. Each runs in as many parts as there are blocks, with the
+// region around it (fission/labels.h), so that its parts pass each other their pieces. Keys of a
+// block are cut from all keys (the rewrite direct-slices): a slice of a slice takes all before it
+// to be made again.
 //
 // Tests: tests/sequence_blocks_test.cc.
 #pragma once

@@ -237,7 +237,7 @@ class PartsAndTransfers {
     LT_RETURN_IF_ERROR(try_moving(chosen, moving));
     const int64_t alone = best_number(parts);
     for (const Candidate& candidate : candidates)
-      if (candidate.fits && is_number(candidate.labels))
+      if (candidate.fits && !candidate.has_moves() && is_number(candidate.labels))
         return try_numbers(candidate.labels.parts, std::max(candidate.labels.parts, alone), moving);
     return try_numbers(alone, alone, moving);
   }
@@ -255,11 +255,10 @@ class PartsAndTransfers {
     return best != nullptr ? best->labels.parts : 1;
   }
 
-  // Fewer parts take less time, as long as there is enough of it to hide what has to move then. The
-  // least number that hides it is found by bisection, below the one that is best by estimates and
-  // between that and the one that is best without transfers: estimates are of short searches, which
-  // may miss that less is enough, or that it is not. So may trials: last come the numbers beside
-  // the best, as long as that gets better.
+  // Fewer parts run faster, but more bytes move, and from some number on the link cannot hide them.
+  // That number is looked for by bisection: first below the best by estimates, then between it and
+  // the best without transfers, as estimates are of short searches. Last come the numbers next to
+  // the best, none above the best without transfers, until neither is faster.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status try_numbers(int64_t best, int64_t alone, Trials& moving) {
     const auto seconds_in = [&](int64_t parts) {
@@ -273,6 +272,7 @@ class PartsAndTransfers {
       return try_moving(std::span(&number, 1), moving);
     };
     int64_t below = 1, above = alone + 1;
+    if (best > 1) LT_RETURN_IF_ERROR(try_number(best));
     while (best - below > 1) {
       const int64_t between = below + (best - below) / 2;
       LT_RETURN_IF_ERROR(try_number(between));
@@ -295,8 +295,8 @@ class PartsAndTransfers {
     return {};
   }
 
-  // Of even parts that come near to the best, one less whose trial found no addresses is planned
-  // with all of the work, too.
+  // Of even parts that come near to the best, one less whose trial missed the budget is planned
+  // with all of the work, too: addresses are found then that a trial does not find.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status plan_missed(const plan::ProgressFunction& progress) {
     const bool is_near = best_ && missed_.next_seconds < seconds() * (1 + kSplit.near);
@@ -343,7 +343,7 @@ class PartsAndTransfers {
   FirstPlan first_;  // without transfers
   const Clock::time_point start_;
   bool is_waiting_ = false;  // parts do, for each other
-  // Even parts that a trial did not find addresses for, if any, and what one more takes.
+  // Even parts whose trial missed the budget, if any, and what one more takes.
   struct Missed {
     int64_t parts = 0;
     double next_seconds = kAnyTime;

@@ -42,12 +42,13 @@ Status check_uses(const ScheduleProblem& problem, const std::string& what,
 
 template <class Moved>
 Status check_moved(const std::string& who, const Moved& moved) {
+  constexpr int64_t kMostParts = int64_t{1} << 20;
   const int64_t parts = moved.moved_parts;
-  if (parts < 1 || moved.bytes > kMaxBytes / parts)
+  if (parts < 1 || parts > kMostParts || moved.bytes > kMaxBytes / parts)
     return bad(
-        fmt::format("{} moves in {} parts of {} bytes; it must be at least one part, and at "
+        fmt::format("{} moves in {} parts of {} bytes; it must be from 1 to {} parts, and at "
                     "most 2^62 bytes of all",
-                    who, parts, moved.bytes));
+                    who, parts, moved.bytes, kMostParts));
   return {};
 }
 
@@ -164,7 +165,7 @@ Status check(const ScheduleProblem& problem) {
   }
   for (SchedValueId v : problem.values.ids()) {
     LT_RETURN_IF_ERROR(check_value(problem, v));
-    if (!add(problem.values[v].bytes)) return bad("all sizes together exceed 2^62 bytes");
+    if (!add(problem.values[v].moved_bytes())) return bad("all sizes together exceed 2^62 bytes");
   }
   for (const auto& [first, second] : problem.control)
     if (second.index() >= problem.ops.size() || !(first < second))

@@ -8,8 +8,9 @@
 //     op 0.25 128 1 "conv1"               (seconds, workspace bytes, may rerun, name)
 //     value 1024 0 0 "x" 1 4 7            (bytes, producer, is output, name, readers)
 //     value 1024 0 0 "g" 2 5 writes 5     (who of the readers overwrites it; if anyone does)
+//     value 1024 3 0 "p" 4 parts 8        (moves in so many parts, if in more than one;
+//                                          a movable, too)
 //     movable 512 "w" 1 6 writes 6        (a resident: bytes, name, readers, who overwrites it)
-//     value 1024 3 0 "p" 4 parts 8        (moves in so many parts; if in more than one)
 //     inplace 4 0 2                       (op, input, output)
 //     control 1 4                         (first, second)
 //     end

@@ -124,7 +124,7 @@ void expect_error(std::string_view text, std::string_view part) {
 TEST(ScheduleText, MovedPartsAreAtLeastOneAndNotTooMany) {
   const std::string value = "lowtide-schedule 2\nop 0 0 1 \"\"\nvalue 8 0 0 \"\" parts ";
   expect_error(value + "0\nend\n", "value 0 moves in 0 parts of 8 bytes");
-  expect_error(value + "4611686018427387904\nend\n", "at most 2^62 bytes of all");
+  expect_error(value + "1048577\nend\n", "it must be from 1 to 1048576 parts");
   expect_error(value + "x\nend\n", "moved parts is 'x'");
 }
 

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/limits.h"
 #include "plan/sequence_simulator.h"
 
 namespace lowtide::remat {
@@ -17,7 +19,7 @@ struct FewTriesTuning {
   // Of what is too much: the part of it that transfers are to bring out, of the tries behind that
   // of reruns alone. All of it: nothing runs again.
   double moved[4] = {0.1, 0.25, 0.5, 1};
-  int64_t share = 5;  // of the work: the part of it for each of these tries
+  int64_t share = 5;  // of the work: the part of it for the reruns of each of these tries
 };
 constexpr FewTriesTuning kFewTries;
 
@@ -51,6 +53,7 @@ class FewTries {
 
  private:
   int64_t budget() const { return *problem_.budget_bytes; }
+  Limits left() const { return options_.remat.limits.after(seconds_since(start_)); }
 
   RematOutcome moved_in_part(double part) {
     const bool is_all = part == 1;
@@ -65,7 +68,7 @@ class FewTries {
   RematOutcome runs_within(int64_t budget_bytes, int64_t units) {
     without_link_.budget_bytes = budget_bytes;
     RematOptions remat = options_.remat;
-    remat.limits = options_.remat.limits.with_units(units);
+    remat.limits = left().with_units(units);
     remat.cut_bound = false;
     remat.starts = starts_;
     RematOutcome found = remat::solve(without_link_, remat);
@@ -79,7 +82,7 @@ class FewTries {
     SwapOptions swap = options_.swap;
     swap.local_search = false;
     swap.tidy_units = 0;
-    swap.limits = options_.remat.limits;
+    swap.limits = left();
     SwapOutcome found = add_transfers(problem_, runs, swap);
     made.sequence = std::move(found.sequence);
     made.peak_bytes = found.peak_bytes;
@@ -87,6 +90,7 @@ class FewTries {
     return made;
   }
 
+  const Clock::time_point start_ = Clock::now();
   const plan::ScheduleProblem& problem_;
   const JointOptions& options_;
   std::vector<std::vector<SchedAction>> starts_;

@@ -1,11 +1,12 @@
 // Recompute and swap together with little work: a few tries of the line search between the two
 // (joint.h), for whoever compares hundreds of problems and plans the best of them later.
 //
-// The first try is reruns alone. In each of the next ones transfers are to bring out a larger part
-// of what is too much, and reruns the rest; in the last one all of it. The step gets shorter with
-// the part that is moved, as long as the link has time for it, and longer from there on. So it ends
-// with the first try that is worse: what takes too long for the link is not even tried.
-// Transfers are chosen greedily. Never worse than reruns alone with the same work.
+// The first try is reruns alone, with all of the units. In each of the next ones transfers are to
+// bring out a larger part of what is too much, and reruns the rest, with a part of the units; in
+// the last one transfers bring out all of it. The step gets shorter with the part that is moved, as
+// long as the link has time for it, and longer from there on. So once something fits, it ends with
+// the first try that is worse or fits no more: what takes too long for the link is not even tried.
+// Transfers are chosen greedily. Never worse than the first try.
 #pragma once
 
 #include "plan/schedule_problem.h"

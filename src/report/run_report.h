@@ -57,7 +57,8 @@ struct RunReport {
   double step_seconds = 0;  // median
   // Only with one thread: what processors spent on it, copies too; the median.
   std::optional<double> processor_seconds;
-  // Only with a measure_file: of a step, its kernels' medians.
+  // With a measure_file or a profile: of a step, its kernels' medians; with one thread in processor
+  // time.
   std::optional<double> kernel_seconds;
   std::optional<double> loss_first, loss_last;  // of a training step
   StepTransfers transfers;                      // means of the timed steps
