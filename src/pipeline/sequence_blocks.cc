@@ -10,6 +10,7 @@
 #include "fission/classes.h"
 #include "fission/labels.h"
 #include "pipeline/more_cuts.h"
+#include "pipeline/prepare.h"
 #include "pipeline/query_blocks.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"

@@ -307,9 +307,8 @@ class Solve {
 
   // In the given order with each op once there is one schedule.
   bool may_change() const {
-    return options_.reorder ||
-           std::any_of(problem_.ops.begin(), problem_.ops.end(),
-                       [](const plan::SchedOp& op) { return op.may_rerun; });
+    return options_.reorder || std::any_of(problem_.ops.begin(), problem_.ops.end(),
+                                           [](const plan::SchedOp& op) { return op.may_rerun; });
   }
 
   // Where nothing is left to search with, the best start is the answer, and has been taken.
