@@ -139,13 +139,17 @@ Result<IdleSpanView> find_idle_spans(const plan::ScheduleProblem& problem,
   return view;
 }
 
-void set_tier(IdleSpanView& view, Movable& movable, uint8_t tier) {
-  const plan::Link& link = view.links[tier];
+TransferSeconds transfer_seconds(const Movable& movable, const plan::Link& link) {
   const auto bytes = static_cast<double>(movable.moved_bytes());
   const double latency = static_cast<double>(movable.moved_parts) * link.latency_seconds;
+  return {latency + bytes / link.bytes_per_second_out, latency + bytes / link.bytes_per_second_in};
+}
+
+void set_tier(IdleSpanView& view, Movable& movable, uint8_t tier) {
   movable.tier = tier;
-  movable.out_seconds = latency + bytes / link.bytes_per_second_out;
-  movable.in_seconds = latency + bytes / link.bytes_per_second_in;
+  const auto [out, in] = transfer_seconds(movable, view.links[tier]);
+  movable.out_seconds = out;
+  movable.in_seconds = in;
 }
 
 }  // namespace lowtide::remat

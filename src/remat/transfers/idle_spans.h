@@ -90,6 +90,12 @@ Result<IdleSpanView> find_idle_spans(const plan::ScheduleProblem& problem,
                                      std::span<const plan::SchedAction> runs,
                                      const IdleSpanOptions& options);
 
+// Of one transfer on a free link: all of its parts.
+struct TransferSeconds {
+  double out = 0, in = 0;
+};
+TransferSeconds transfer_seconds(const Movable& movable, const plan::Link& link);
+
 // The movable goes to that tier.
 void set_tier(IdleSpanView& view, Movable& movable, uint8_t tier);
 

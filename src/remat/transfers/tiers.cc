@@ -76,11 +76,8 @@ class Shifter {
       const SchedSlot& slot = slots_[i.index()];
       if (slot.tier != tier || at < slot.begin || at >= slot.end) continue;
       const MovableId m = movable_[i];
-      const plan::Link& next = view_.links[tier + 1u];
-      const auto bytes = static_cast<double>(view_.movables[m].moved_bytes());
-      const double transfers =
-          stores_[m] * (next.latency_seconds + bytes / next.bytes_per_second_out) +
-          loads_[m] * (next.latency_seconds + bytes / next.bytes_per_second_in);
+      const auto [out, in] = transfer_seconds(view_.movables[m], view_.links[tier + 1u]);
+      const double transfers = stores_[m] * out + loads_[m] * in;
       const double share = transfers / std::max(idle_[m], 1e-12);
       if (!best.valid() || share < best_share) best = i, best_share = share;
     }
