@@ -302,9 +302,10 @@ std::optional<ValueId> canonical(GraphEdit& edit, OpId root) {
   return made[formula.root()];
 }
 
+// A tree has no bound, and what becomes of it depends on all of it.
 constexpr Rule kAlgebraRules[] = {
-    {"canonical-sum", "Add", "a tree of Add and Mul", "its polynomial, factored", canonical},
-    {"canonical-product", "Mul", "a tree of Add and Mul", "its polynomial, factored", canonical},
+    {.name = "canonical-sum", .pattern = "Add:root(a, b)", .replacement = canonical},
+    {.name = "canonical-product", .pattern = "Mul:root(a, b)", .replacement = canonical},
 };
 
 }  // namespace

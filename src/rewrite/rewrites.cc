@@ -11,6 +11,7 @@
 #include "rewrite/chunked_loss.h"
 #include "rewrite/common_ops.h"
 #include "rewrite/query_blocks.h"
+#include "rewrite/round_trips.h"
 #include "rewrite/shared_operand.h"
 #include "rewrite/slice_concat.h"
 
@@ -31,19 +32,25 @@ Result<RewriteResult> all_common_ops(const ir::Graph& graph, const RewriteContex
   return merged(graph, {.even_if_longer = true});
 }
 
-Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
-  LT_ASSIGN(RulesReport report, apply_rules(graph, slice_concat_rules()));
+Result<RewriteResult> by_rules(const ir::Graph& graph, std::span<const Rule> rules) {
+  LT_ASSIGN(RulesReport report, apply_rules(graph, rules));
   return RewriteResult{std::move(report.graph), report.changed};
+}
+
+Result<RewriteResult> round_trips(const ir::Graph& graph, const RewriteContext&) {
+  return by_rules(graph, round_trip_rules());
+}
+
+Result<RewriteResult> slices(const ir::Graph& graph, const RewriteContext&) {
+  return by_rules(graph, slice_concat_rules());
 }
 
 Result<RewriteResult> direct_slices(const ir::Graph& graph, const RewriteContext&) {
-  LT_ASSIGN(RulesReport report, apply_rules(graph, direct_slice_rules()));
-  return RewriteResult{std::move(report.graph), report.changed};
+  return by_rules(graph, direct_slice_rules());
 }
 
 Result<RewriteResult> reassociate(const ir::Graph& graph, const RewriteContext&) {
-  LT_ASSIGN(RulesReport report, apply_rules(graph, algebra_rules()));
-  return RewriteResult{std::move(report.graph), report.changed};
+  return by_rules(graph, algebra_rules());
 }
 
 Result<RewriteResult> joined_products(const ir::Graph& graph, const RewriteContext& context) {
@@ -87,6 +94,13 @@ constexpr Rewrite kRewrites[] = {
      .effect = "a product that only slices read is one for each of them, where that is predicted "
                "to be faster; maybe more memory",
      .run = parted_products},
+    {.name = "round-trips",
+     .by_default = true,
+     .on_forward = true,
+     .on_step = true,
+     .effect = "what is moved or cast there and back, or not at all, is not; the same bits, never "
+               "more memory or time",
+     .run = round_trips},
     {.name = "slices",
      .by_default = true,
      .on_forward = true,

@@ -1,13 +1,28 @@
-// Local rules: what one op and those before it can be exchanged for. A rule is a named value: the
-// kind of op at its root, pattern and result in words for people, and a function that holds the
-// guard and builds the replacement. Whoever applies rules (apply_rules) does the rest: readers are
-// moved, what nobody reads any more goes, names stay, and what the graph does not allow is taken
-// back. Edits keep the order of a graph valid (ir/edit.h), so no rule can close a cycle.
+// Local rules: what one op and those before it can be exchanged for. A rule is data: a pattern
+// (pattern.h), conditions on what it matches, and a result, which is built from the match. What
+// conditions say, and where the attributes of new ops come from, are words of a table (words.h).
+//
+//     {"slice-of-slice", "Slice:outer(Slice:inner(x))",
+//      "plain, is_view(inner), lies_alike(result, outer)", "Slice[of_both(inner, outer)](x)"}
+//
+// Conditions hold all of them; `!` in front of one is its contrary. What names `result` (what is
+// read now) or an op of the result is asked once the result is there. Of several matches the first
+// one counts whose conditions hold. Several rows with one name are the cases of one rule.
+//
+// Whoever applies rules (apply_rules) does the rest: readers are moved, what nobody reads any more
+// goes, names stay, and what the graph does not allow is taken back. Edits keep the order of a
+// graph valid (ir/edit.h), so no rule can close a cycle.
 //
 // A rule must end: it removes ops, or moves one nearer to the values that no op makes. It must not
-// raise the least peak of all orders; its guard says why it does not.
+// raise the least peak of all orders; its conditions say why it does not.
 //
-// Tests: slice_concat_test.cc.
+// What no local pattern describes is a function: canonical forms of whole trees (algebra.h), whose
+// rows have a pattern for the root alone. No rules at all are passes whose ops do not lie behind
+// each other or whose numbers are free: equal ops wherever they stand (common_ops.h), products side
+// by side that share an operand (shared_operand.h), regions in as many chunks or blocks as sizes
+// ask for (chunked_loss.h, query_blocks.h), ops with several results (batch_norm.h).
+//
+// Tests: rules_test.cc, slice_concat_test.cc, round_trips_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +39,17 @@ namespace lowtide::rewrite {
 
 struct Rule {
   std::string_view name;
-  std::string_view root;  // a kind of op, with one result
-  std::string_view pattern, result;
-  // What is to be read in place of the root's result: a value that is there, or one that new ops
-  // before the root make. Nothing where the guard refuses; what was added until then is taken back.
+  std::string_view pattern;  // its root has one result
+  std::string_view conditions = {};
+  std::string_view result = {};  // an op, or a value of the pattern
+  // Where the result is no text: what is to be read in place of the root's result, a value that is
+  // there, or one that new ops before the root make. Nothing where it refuses; what was added until
+  // then is taken back.
   std::optional<ir::ValueId> (*replacement)(ir::GraphEdit& edit, ir::OpId root) = nullptr;
 };
+
+// Whether its texts can be read and all words are known. Error: kUsage.
+Status check(const Rule& rule);
 
 struct RulesReport {
   ir::Graph graph;
@@ -37,9 +57,14 @@ struct RulesReport {
   std::map<std::string_view, int64_t> by_rule = {};  // how often each was applied
 };
 
-// Applies them everywhere until none fits. A graph with wholes (Join) is given back as it was.
-// Error: kInput, where what was made fails ir::check.
+// Applies them everywhere until none fits; their texts must be right. A graph with wholes (Join) is
+// given back as it was. Error: kInput, where what was made fails ir::check.
 Result<RulesReport> apply_rules(const ir::Graph& graph, std::span<const Rule> rules);
+
+// One rule at those of these ops of the graph that are still there, once each: also one that would
+// not end. Error: as apply_rules.
+Result<RulesReport> apply_rule_at(const ir::Graph& graph, std::span<const ir::OpId> roots,
+                                  const Rule& rule);
 
 // What is to be read in place of the result of an op, as Rule::replacement.
 using Replacement = std::function<std::optional<ir::ValueId>(ir::GraphEdit& edit, ir::OpId root)>;
