@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The loss of a large vocabulary in little memory, really run on this CPU: PyTorch's ways to cut it into chunks, and Lowtide at their bytes.
 
-    chunked_loss.py [--steps N] [--threads N] [--rounds N] [--only NAME]
+    chunked_loss.py [--steps N] [--threads N] [--rounds N] [--only NAME] [--json FILE]
 
 The heads of GPT-2 (1,024 rows, 768 wide, 50,257 classes) and BERT (1,024 rows, 30,522 classes): a hidden layer, the layer that makes
 the logits, and the cross-entropy; forward, backward and SGD. PyTorch's ways are those of pytorch/chunked_loss.py; each runs in a
@@ -9,8 +9,8 @@ process of its own. For each, Lowtide plans the same step from an ONNX file with
 with no hint what to cut, and runs it: after each of PyTorch's runs, so that a busy spell falls on both. Medians of the rounds. A way
 whose bytes are below what every schedule needs is printed so.
 
-Wanted: at most PyTorch's time at each way's bytes. That depends on the machine, so it decides nothing; exit code 1 if an arena is above
-its budget or not as planned.
+Wanted: at most PyTorch's time at each way's bytes. That depends on the machine, so it decides nothing here, but in bench/targets.py,
+which reads what --json writes; exit code 1 if an arena is above its budget or not as planned.
 """
 
 import argparse
@@ -66,7 +66,8 @@ def planned(model: pathlib.Path, path: pathlib.Path, flags: list) -> tuple[dict 
     return (json.loads(result.stdout), "") if result.returncode == 0 else (None, result.stderr.strip())
 
 
-def rows_of(name: str, device: pathlib.Path, arguments: argparse.Namespace, broken: list[str]) -> list[list[str]]:
+def heads_of(name: str, device: pathlib.Path, arguments: argparse.Namespace, broken: list[str]) -> list[dict]:
+    """What each of PyTorch's ways takes, and ours at its bytes."""
     model = write_head(name)
     common = ["--device", device, "--threads", arguments.threads]
     costs = SCRATCH / f"{name}_head.costs.json"
@@ -75,15 +76,15 @@ def rows_of(name: str, device: pathlib.Path, arguments: argparse.Namespace, brok
         path = SCRATCH / f"{name}_head_{parts}.lt"
         lowtide("plan", model, *STEP, *common, "--split", parts, "-o", path)
         lowtide("run", path, "--steps", 3, "--measure", costs)
-    rows = []
+    found = []
     for way in WAYS:
         theirs = [in_pytorch(name, way, arguments)]
         path = SCRATCH / f"{name}_{way.replace('=', '_')}.lt"
         budget = theirs[0]["total_bytes"]
         verdict, why = planned(model, path, [*common, "--costs", costs, "--budget", budget, "--split", "auto"])
-        cells = [name, way, mib(budget)]
+        one = dict(head=name, way=way, budget_bytes=budget, their_seconds=theirs[0]["step_seconds"], our_seconds=None)
+        found.append(one)
         if verdict is None:
-            rows.append([*cells, "-", "-", f"{1e3 * theirs[0]['step_seconds']:,.0f}", "-", "-", "-"])
             print(f"{name} {way}: {why}", file=sys.stderr)
             continue
         ours = []
@@ -94,10 +95,19 @@ def rows_of(name: str, device: pathlib.Path, arguments: argparse.Namespace, brok
             ours.append(report["step_seconds"])
             if report["arena_measured_bytes"] != verdict["arena_bytes"] or verdict["arena_bytes"] > budget:
                 broken.append(f"{name} {way}: arena of {report['arena_measured_bytes']} bytes, planned {verdict['arena_bytes']}")
-        step, eager = statistics.median(ours), statistics.median(one["step_seconds"] for one in theirs)
-        rows.append([*cells, mib(verdict["arena_bytes"]), verdict.get("split", "-") or "-", f"{1e3 * eager:,.0f}", f"{1e3 * step:,.0f}",
-                     f"{step / eager:.2f}", f"{verdict['planning_seconds']:.1f}"])
-    return rows
+        one.update(our_seconds=statistics.median(ours), their_seconds=statistics.median(run["step_seconds"] for run in theirs),
+                   arena_bytes=verdict["arena_bytes"], split=verdict.get("split", "-") or "-",
+                   planning_seconds=verdict["planning_seconds"])
+    return found
+
+
+def row_of(found: dict) -> list[str]:
+    theirs, ours = found["their_seconds"], found["our_seconds"]
+    cells = [found["head"], found["way"], mib(found["budget_bytes"])]
+    if ours is None:
+        return [*cells, "-", "-", f"{1e3 * theirs:,.0f}", "-", "-", "-"]
+    return [*cells, mib(found["arena_bytes"]), found["split"], f"{1e3 * theirs:,.0f}", f"{1e3 * ours:,.0f}", f"{ours / theirs:.2f}",
+            f"{found['planning_seconds']:.1f}"]
 
 
 def main() -> int:
@@ -106,11 +116,19 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", choices=HEADS)
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all figures, written after each head")
     arguments = parser.parse_args()
     device = calibrated("chunked_loss", arguments.threads)
     broken: list[str] = []
-    rows = [row for name in HEADS if arguments.only in (None, name) for row in rows_of(name, device, arguments, broken)]
-    table(["head", "PyTorch's way", "its MiB", "our arena", "parts", "its ms", "our ms", "ratio", "planned s"], rows)
+    found: list[dict] = []
+    for name in HEADS:
+        if arguments.only not in (None, name):
+            continue
+        found += heads_of(name, device, arguments, broken)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(dict(benchmark="chunked_loss", ways=found, broken=broken), indent=1) + "\n")
+    table(["head", "PyTorch's way", "its MiB", "our arena", "parts", "its ms", "our ms", "ratio", "planned s"],
+          [row_of(one) for one in found])
     return finish(broken)
 
 

@@ -6,13 +6,11 @@
 //
 //   bench_edits                        fails unless following is 20 times faster than anew
 //   bench_edits --benchmark_filter=op  only the costs of one op
-//   bench_edits --networks FILE.onnx...  regions all over other networks' training steps, in place
-//                                        of that: how much faster a view follows each
+//   bench_edits --networks FILE.onnx... [--json FILE]  other networks, in place of that
+//                                                      (bench/edited_networks.h)
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -20,8 +18,8 @@
 
 #include "analysis/view_edit.h"
 #include "autodiff/training.h"
-#include "io/onnx_reader.h"
-#include "ops/edit.h"
+#include "edit_region.h"
+#include "edited_networks.h"
 #include "ops/op_table.h"
 #include "order/order.h"
 #include "order/waist.h"
@@ -30,11 +28,15 @@
 namespace {
 
 using namespace lowtide;
+using bench::cpu_seconds;
+using bench::kRegion;
+using bench::median;
+using bench::no_cost;
+using bench::recompute_region;
 using ir::OpId;
 using ir::ValueId;
 
 constexpr double kWantedRatio = 20;
-constexpr size_t kRegion = 20;
 
 class Network {
  public:
@@ -97,55 +99,8 @@ const ir::Graph& step() {
   return made;
 }
 
-Result<analysis::OpCost> no_cost(const ir::GraphEdit&, OpId) {
-  return analysis::OpCost{1e-3, 0};
-}
-
-// Runs 20 ops of the forward pass again, from the given one on, right before the backward pass
-// begins, for its readers there.
-void recompute_region(ir::GraphEdit& edit, size_t first = step().op_count() / 8) {
-  std::vector<std::pair<ValueId, ValueId>> again;
-  const auto now = [&](ValueId id) {
-    for (const auto& [was, is] : again)
-      if (was == id) return is;
-    return id;
-  };
-  OpId place;
-  for (OpId id = edit.first_op(); id.valid() && !place.valid(); id = edit.next_op(id))
-    if (edit.op(id).phase == Phase::kBackward) place = id;
-  for (size_t i = first; i < first + kRegion; ++i) {
-    const ir::Op op = edit.op(OpId(i));
-    std::vector<ValueId> inputs = op.inputs;
-    for (ValueId& input : inputs) input = now(input);
-    const auto made =
-        ops::append(edit, ir::Place::before(place), op.kind, inputs, op.attrs, {.name = op.name});
-    LT_CHECK(made.has_value(), made ? std::string() : made.error().message);
-    for (size_t o = 0; o < op.outputs.size(); ++o) {
-      const ValueId was = op.outputs[o], is = edit.op(*made).outputs[o];
-      again.emplace_back(was, is);
-      std::vector<OpId> later;
-      for (const OpId reader : edit.readers(was))
-        if (edit.op(reader).phase == Phase::kBackward) later.push_back(reader);
-      LT_CHECK(edit.replace_reads(was, is, later).has_value(), op.name);
-    }
-  }
-}
-
-// Of this thread: what else the machine does is not counted.
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // Times of all runs, for the ratio at the end.
 std::vector<double> from_nothing_seconds, followed_seconds;
-
-double median(std::vector<double>& seconds) {
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
-}
 
 void view_from_nothing(benchmark::State& state) {
   const analysis::OpCosts costs{IdVector<OpId, double>(step().op_count(), 1e-3),
@@ -164,7 +119,7 @@ void view_followed(benchmark::State& state) {
   auto view = analysis::ViewEdit::make(graph, no_cost, 64).value();
   const auto before = view.mark();
   for (auto _ : state) {
-    recompute_region(graph);
+    recompute_region(graph, step().op_count() / 8);
     const double start = cpu_seconds();
     LT_CHECK(view.update().has_value(), "the changed step has a view");
     followed_seconds.push_back(cpu_seconds() - start);
@@ -179,7 +134,7 @@ void try_and_take_back(benchmark::State& state) {
   auto view = analysis::ViewEdit::make(graph, no_cost, 64).value();
   const auto before = view.mark();
   for (auto _ : state) {
-    recompute_region(graph);
+    recompute_region(graph, step().op_count() / 8);
     LT_CHECK(view.update().has_value(), "the changed step has a view");
     view.rollback(before);
   }
@@ -190,7 +145,7 @@ void take_back(benchmark::State& state) {
   auto view = analysis::ViewEdit::make(graph, no_cost, 64).value();
   const auto before = view.mark();
   for (auto _ : state) {
-    recompute_region(graph);
+    recompute_region(graph, step().op_count() / 8);
     LT_CHECK(view.update().has_value(), "the changed step has a view");
     const double start = cpu_seconds();
     view.rollback(before);
@@ -298,74 +253,6 @@ void op_part(benchmark::State& state) {
   per_op(state, [](const ops::Instance& op) { benchmark::DoNotOptimize(ops::part(op, 0, 0, 1)); });
 }
 
-// Other networks: regions evenly over the forward pass, the median of a few runs of each.
-constexpr int kRegions = 10, kRuns = 9;
-
-ir::Graph training_step(const char* path) {
-  io::OnnxOptions options;
-  options.training = true;
-  options.bindings["batch"] = 8;
-  const auto read = io::read_onnx(path, options);
-  LT_CHECK(read.has_value(), read ? std::string() : read.error().message);
-  autodiff::TrainingOptions training;
-  training.loss.kind = autodiff::LossKind::kMeanSquaredError;
-  training.optimizer.kind = autodiff::OptimizerKind::kSgd;
-  auto made = autodiff::make_training_graph(*read, training);
-  LT_CHECK(made.has_value(), made ? std::string() : made.error().message);
-  return std::move(*made);
-}
-
-size_t forward_ops(const ir::Graph& graph) {
-  for (const OpId id : graph.ops())
-    if (graph.op(id).phase == Phase::kBackward) return id.index();
-  return graph.op_count();
-}
-
-// How much faster the view of each region's change follows than one is made from nothing.
-std::vector<double> ratios_of(const ir::Graph& graph) {
-  const analysis::OpCosts costs{IdVector<OpId, double>(graph.op_count(), 1e-3),
-                                IdVector<OpId, int64_t>(graph.op_count(), 0)};
-  ir::GraphEdit edit(graph);
-  auto view = analysis::ViewEdit::make(edit, no_cost, 64).value();
-  const auto before = view.mark();
-  std::vector<double> ratios;
-  for (size_t region = 0; region < kRegions; ++region) {
-    const size_t first = region * (forward_ops(graph) - kRegion) / kRegions;
-    std::vector<double> anew, followed;
-    for (int run = 0; run < kRuns; ++run) {
-      recompute_region(edit, first);
-      double start = cpu_seconds();
-      LT_CHECK(view.update().has_value(), "the changed step has a view");
-      followed.push_back(cpu_seconds() - start);
-      view.rollback(before);
-      start = cpu_seconds();
-      benchmark::DoNotOptimize(analysis::make_schedule_view(graph, costs, 64));
-      anew.push_back(cpu_seconds() - start);
-    }
-    ratios.push_back(median(anew) / median(followed));
-  }
-  return ratios;
-}
-
-int measure_networks(int count, char** paths) {
-  std::vector<double> all;
-  for (int i = 0; i < count; ++i) {
-    const ir::Graph graph = training_step(paths[i]);
-    std::vector<double> ratios = ratios_of(graph);
-    std::sort(ratios.begin(), ratios.end());
-    std::printf("%s: %zu ops: %.1f to %.1f times faster\n",
-                std::strrchr(paths[i], '/') ? std::strrchr(paths[i], '/') + 1 : paths[i],
-                graph.op_count(), ratios.front(), ratios.back());
-    all.insert(all.end(), ratios.begin(), ratios.end());
-  }
-  double logs = 0;
-  for (const double ratio : all) logs += std::log(ratio);
-  if (!all.empty())
-    std::printf("%zu changes of %zu ops: %.1f times faster in geometric mean\n", all.size(),
-                kRegion, std::exp(logs / static_cast<double>(all.size())));
-  return 0;
-}
-
 BENCHMARK(view_from_nothing)->Unit(benchmark::kMicrosecond);
 BENCHMARK(view_followed)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(take_back)->UseManualTime()->Unit(benchmark::kMicrosecond);
@@ -385,7 +272,7 @@ BENCHMARK(op_part)->Unit(benchmark::kMicrosecond);
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--networks") == 0)
-    return measure_networks(argc - 2, argv + 2);
+    return bench::measure_networks({argv + 2, argv + argc});
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

@@ -2,7 +2,8 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--even 6] [--effort 1] [--levels 8] [--swap] [--stages] [--mutations] [--kinds]
+//                [--even 6] [--effort 1] [--levels 8] [--naive-schedule] [--swap] [--stages]
+//                [--mutations] [--kinds] [--json FILE]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
@@ -11,10 +12,12 @@
 // each op once, which the search leaves out as soon as it knows something faster; behind each
 // stands what its ops take once, as estimated and as planned: what is left of the difference are
 // reruns. --kinds says which kinds of ops that difference is of. --levels: how many levels of
-// regions are candidates. --swap: with transfers to the host, too. --stages: beside the whole
-// search one without retention searches; the difference is what they take. --mutations: what is
-// found without each of the mutations that lead from a state to the next. Nothing is asserted
-// here: the machine decides the speed.
+// regions are candidates. --naive-schedule: states keep the order that they inherit and what they
+// can take over of other schedules, and none is searched; plans start from nothing. --swap: with
+// transfers to the host, too. --stages: beside the whole search one without retention searches; the
+// difference is what they take. --mutations: what is found without each of the mutations that lead
+// from a state to the next. --json: what bench/targets.py wants to know. Nothing is asserted here:
+// the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
 
@@ -23,8 +26,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,7 +96,8 @@ struct Flags {
   size_t plans = 12, even = 6;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
-  bool swap = false, stages = false, mutations = false, kinds = false;
+  bool swap = false, stages = false, mutations = false, kinds = false, naive_schedule = false;
+  std::string json;  // the file
 };
 
 // Without a model: two of models/, with their vocabularies.
@@ -106,10 +113,13 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--even", flags.even, "numbers of parts, at most, beside what was judged");
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
+  app.add_flag("--naive-schedule", flags.naive_schedule,
+               "states are judged without a schedule of their own");
   app.add_flag("--swap", flags.swap, "values and residents may move to the host");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
   app.add_flag("--mutations", flags.mutations, "what is found without each mutation");
   app.add_flag("--kinds", flags.kinds, "of which kinds of ops estimates and plans differ");
+  app.add_option("--json", flags.json, "all figures, to a file");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& wrong) {
@@ -290,21 +300,28 @@ std::vector<Drawn> drawn(const Flags& flags, const ir::Graph& step,
   return some;
 }
 
-void print_correlation(const char* whose, const std::vector<double>& estimated,
-                       const std::vector<double>& planned) {
-  if (estimated.size() > 2)
-    fmt::print("rank correlation of {} {}: {:.3f}\n", estimated.size(), whose,
-               spearman(estimated, planned));
+// None of fewer than three.
+std::optional<double> print_correlation(const char* whose, const std::vector<double>& estimated,
+                                        const std::vector<double>& planned) {
+  if (estimated.size() <= 2) return std::nullopt;
+  const double found = spearman(estimated, planned);
+  fmt::print("rank correlation of {} {}: {:.3f}\n", estimated.size(), whose, found);
+  return found;
 }
 
+struct Correlations {
+  std::optional<double> all = {}, of_search = {};
+  std::vector<double> planned = {};  // seconds
+};
+
 // Plans of these, beside what was said of them.
-void plan_all(const Flags& flags, const ir::Graph& forward, const ir::Graph& step,
-              const pipeline::OptimizeOptions& options, const std::vector<Drawn>& states) {
+Correlations plan_all(const Flags& flags, const ir::Graph& forward, const ir::Graph& step,
+                      const pipeline::OptimizeOptions& options, const std::vector<Drawn>& states) {
   std::vector<double> estimated, planned, estimated_by_search, planned_by_search;
   for (const auto& [state, is_beside] : states) {
     pipeline::OptimizeOptions made = options;
     made.split = state.labels;
-    made.starts = state.starts;
+    if (!flags.naive_schedule) made.starts = state.starts;
     const auto plan = pipeline::optimize(forward, made);
     const std::string labels = fission::print(state.labels);
     if (!plan) {
@@ -322,11 +339,30 @@ void plan_all(const Flags& flags, const ir::Graph& forward, const ir::Graph& ste
     print_once(kinds, state.seconds, seconds);
     if (flags.kinds) print_kinds(kinds);
   }
-  print_correlation("plans", estimated, planned);
-  print_correlation("that the search judged", estimated_by_search, planned_by_search);
+  Correlations found;
+  found.all = print_correlation("plans", estimated, planned);
+  found.of_search =
+      print_correlation("that the search judged", estimated_by_search, planned_by_search);
+  found.planned = std::move(planned);
+  return found;
 }
 
-void measure(const Flags& flags) {
+nlohmann::json json_of(const std::optional<double>& number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
+// What states are judged by. With --naive-schedule the order of a state is the one that it
+// inherits, and none is searched for a schedule.
+pipeline::OptimizeOptions judged_by(const Flags& flags, pipeline::OptimizeOptions options,
+                                    pipeline::LabelSearchTuning& tuning) {
+  tuning.levels = flags.levels;
+  if (!flags.naive_schedule) return options;
+  options.schedule.remat.reorder = false;
+  tuning.remat_units = 1, tuning.closer_looks = 0;
+  return options;
+}
+
+nlohmann::json measure(const Flags& flags) {
   const ir::Graph forward = forward_of(flags);
   pipeline::OptimizeOptions options = options_of(flags);
   pipeline::OptimizeOptions alone = options;
@@ -338,12 +374,12 @@ void measure(const Flags& flags) {
   fmt::print("{}, {} MiB, {} of its memory, each op once {:.4f} ms: ", flags.model,
              *options.budget_bytes >> 20, flags.ratio, 1e3 * once.predicted_seconds);
   pipeline::LabelSearchTuning tuning;
-  tuning.levels = flags.levels;
+  const pipeline::OptimizeOptions judging = judged_by(flags, options, tuning);
   Measured measured;
   const double begin = cpu_seconds();
   const auto candidates = value_or_exit(
-      pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime,
-                                 pipeline::step_moves(forward, options), &measured.states));
+      pipeline::label_candidates(step, judging, tuning, pipeline::kAnyTime,
+                                 pipeline::step_moves(forward, judging), &measured.states));
   measured.seconds = cpu_seconds() - begin;
   const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
   const auto fitting =
@@ -354,13 +390,35 @@ void measure(const Flags& flags) {
   fmt::print("\n");
   if (flags.stages) print_stages(step, options, tuning);
   if (flags.mutations) print_mutations(step, options, tuning);
-  if (flags.plans == 0) return;
-  plan_all(flags, forward, step, options, drawn(flags, step, options, candidates));
+  Correlations found;
+  if (flags.plans > 0)
+    found = plan_all(flags, forward, step, options, drawn(flags, step, options, candidates));
+  return {{"model", flags.model},
+          {"ratio", flags.ratio},
+          {"once_seconds", once.predicted_seconds},
+          {"judged", measured.states.judged},
+          {"forecast", measured.states.forecast},
+          {"seconds", measured.seconds},
+          {"fit", fitting},
+          {"correlation", json_of(found.all)},
+          {"correlation_of_search", json_of(found.of_search)},
+          {"planned_seconds", found.planned}};
+}
+
+void write(const std::string& path, const nlohmann::json& models) {
+  std::ofstream file(path);
+  file << nlohmann::json{{"benchmark", "labels"}, {"models", models}}.dump(1) << '\n';
+  if (file.flush()) return;
+  fmt::print(stderr, "bench_labels: {} cannot be written\n", path);
+  std::exit(1);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (const Flags& flags : parse(argc, argv)) measure(flags);
+  const std::vector<Flags> asked = parse(argc, argv);
+  nlohmann::json models = nlohmann::json::array();
+  for (const Flags& flags : asked) models.push_back(measure(flags));
+  if (!asked.front().json.empty()) write(asked.front().json, models);
   return 0;
 }

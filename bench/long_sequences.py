@@ -33,9 +33,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
 import llama  # noqa: E402
 from lowtide import SCRATCH, finish, lowtide, table  # noqa: E402
+from magis_targets import LENGTH_TIMES as TIMES  # noqa: E402
 
 TOKENS = 64  # the bisection's step
-TIMES = 5.5  # the longest sequence, of that of per-layer checkpointing
 
 
 TRAIN = ["--train", "--optimizer", "sgd", "--momentum", "0", "--device", "h100"]
@@ -204,7 +204,9 @@ def main() -> int:
     for length in sorted({made["max"]["size"] for made in found.values() if made}):
         comparison.add(length, {swap: made for swap, made in found.items() if made and made["max"]["size"] == length})
     if arguments.json:
-        arguments.json.write_text(json.dumps(comparison.outcomes, indent=1))
+        content = dict(benchmark="long_sequences", network=arguments.network, memory=arguments.memory, longest_by_layer=layered,
+                       lengths=comparison.outcomes)
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
     print(f"{arguments.network}, {arguments.memory}, predicted by the roofline of an H100; extra time and what is proven of it are over each op once")
     comparison.print()
     print(f"longest by layer: {layered:,} tokens; {layered + TOKENS:,} do not fit")

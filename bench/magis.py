@@ -34,10 +34,11 @@ behind them linear in log n; for levels, the share of it that the roofline says 
 stays as predicted. No bound holds by such costs. There the least ratio is bisected with moves and without.
 
 Figures of the paper, after the tables (`--figures` alone: none): 9 least memory and 10 overhead, ours, published methods' and as the paper
-has them; 11 whole curves; 12 ViT's micro-batches planned by POFO; 13 how many levels the search for labels has; 14 an edit's view against
-one made from nothing on random networks; 15 states a second by stage. 13 to 15 run the benchmark programs of the build. `--svg` draws
-10 to 12. Behind each figure stand the commands that made it. Pieces made with --json are put
-together by --merge, which plans nothing.
+has them; 11 whole curves; 12 ViT's micro-batches planned by POFO; 13 BERT by how labels are found: how many levels candidates have, states
+judged without a search for a schedule, all of the step in parts alone; 14 on random networks an edit's view against one made from nothing, and
+orders scheduled anew between waists against all ops ordered anew; 15 states a second by stage. 13 to 15 run the benchmark programs of the
+build. `--svg` draws all of them. Behind each figure stand the commands that made it. Pieces made with --json are put
+together by --merge, which plans nothing. What is wanted of all this, and what of it is met, is bench/targets.py's table.
 
 How long one waits for a first plan within a budget, and for the last, is printed behind the tables. A plan's search is limited by counted
 work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half as long again and was killed. Some hours.
@@ -57,46 +58,21 @@ import sys
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path[1:1] = [str(ROOT / "bench/support"), str(ROOT / "models")]
 import magis_commands  # noqa: E402
+import magis_drawings  # noqa: E402
 import magis_figures  # noqa: E402
 import magis_nasnet  # noqa: E402
 from lowtide import finish, table  # noqa: E402
-from magis_cells import Cell, Planner, Settings, is_method, least_found, least_of_method  # noqa: E402
-from magis_published import MAGIS, MAGIS_LEAST, PROTOTYPE, PROTOTYPE_LEAST, PUBLISHED_TARGETS  # noqa: E402
+from magis_cells import Planner, Settings  # noqa: E402
+from magis_outcomes import LIMITS, Outcome, Together, together  # noqa: E402
+from magis_published import MAGIS, MAGIS_LEAST, PROTOTYPE, PROTOTYPE_LEAST  # noqa: E402
 from magis_rows import BY_NAME, GROUPS, METHODS, ROWS, slower_than_less  # noqa: E402
+from magis_targets import FIRST_SECONDS, LAST_SECONDS, LEAST  # noqa: E402
 from magis_workloads import EVERYTHING, TABLE_2, default_names  # noqa: E402
 
 RATIOS = [0.8, 0.6, 0.5, 0.4, 0.3, 0.2]
 WAYS_TO_LEAST = ("auto", "parts")
-LIMITS = (10, 5)   # percent of extra time, of the least ratios
 SLOW_SECONDS = 15  # cells that take longer are listed
-FIRST_WANTED, LAST_WANTED = 2, 60  # seconds, of a plan within a budget: the first one, and the one that is handed out
 FIGURES = (9, 10, 11, 12, 13, 14, 15)
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What is known of one workload: from plans, or from a file."""
-    cells: list[Cell]
-    least: dict[str, list[float]]  # by who: "", "swap", or a published method; one for each of LIMITS
-
-    def whole(self) -> Cell:
-        return next(c for c in self.cells if c.ratio is None and c.split == "1")
-
-    def cell(self, row: str, ratio: float) -> Cell | None:
-        return next((c for c in self.cells if c.row == row and c.ratio == ratio), None)
-
-    def extras(self, ratio: float) -> dict[str, float | None]:
-        return {c.row: c.extra for c in self.cells if c.ratio == ratio}
-
-    def find_least(self, who: str) -> None:
-        """Of all plans that are here, whoever asked for them."""
-        self.least[who] = [least_of_method(self.cells, BY_NAME[who], limit) if who in METHODS else
-                           least_found(self.cells, limit, swap=who == "swap") for limit in LIMITS]
-
-    def best(self, ratio: float) -> float | None:
-        """Of ours; None: none was asked for."""
-        ours = [c for c in self.cells if c.ratio == ratio and not is_method(c)]
-        return min((c.extra for c in ours if c.extra is not None), default=math.inf) if ours else None
 
 
 def plan_workload(name: str, arguments: argparse.Namespace, broken: list[str]) -> Outcome:
@@ -167,7 +143,7 @@ def print_least(outcomes: dict[str, Outcome], cost_model: str, broken: list[str]
             is_published = cost_model == "published"
             for k, limit in enumerate(LIMITS):
                 found = min(means[0][k], means[1][k]) if is_published else means[0][k]
-                wanted, whose = (PUBLISHED_TARGETS[k], "wanted is") if is_published else (means[3][k], "MAGIS measured")
+                wanted, whose = (LEAST["published"][k], "wanted is") if is_published else (means[3][k], "MAGIS measured")
                 if found > wanted:
                     broken.append(f"least ratio within {limit} %: {found:.3f} in geometric mean, {whose} {wanted:.3f}")
     costs = outcomes[next(iter(ours))].whole().costs
@@ -220,49 +196,30 @@ def print_waits(outcomes: dict[str, Outcome]) -> None:
         cells = [c for c in outcome.cells if c.split == "auto" and c.ratio is not None and c.first_seconds is not None]
         if cells:
             first, last = (max(getattr(c, member) for c in cells) for member in ("first_seconds", "seconds"))
-            late = sum(c.first_seconds > FIRST_WANTED for c in cells), sum(c.seconds > LAST_WANTED for c in cells)
+            late = sum(c.first_seconds > FIRST_SECONDS for c in cells), sum(c.seconds > LAST_SECONDS for c in cells)
             rows.append([name, f"{len(cells)}", f"{first:.0f}", f"{late[0]}", f"{last:.0f}", f"{late[1]}"])
     if rows:
         print("\nwall seconds until auto has a plan within the budget, and until it hands one out; how many took longer than wanted")
-        table(["", "plans", "first", f"above {FIRST_WANTED} s", "last", f"above {LAST_WANTED} s"], rows)
+        table(["", "plans", "first", f"above {FIRST_SECONDS} s", "last", f"above {LAST_SECONDS} s"], rows)
 
 
 def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict[str, Outcome],
                figures: dict, commands: magis_commands.Commands) -> None:
     content = {name: {"least": o.least, "cells": [dataclasses.asdict(c) for c in o.cells]} for name, o in outcomes.items()}
-    path.write_text(json.dumps({"effort": arguments.effort, "cost_model": arguments.cost_model, "ratios": arguments.ratios,
+    path.write_text(json.dumps({"benchmark": "magis", "effort": arguments.effort, "cost_model": arguments.cost_model, "ratios": arguments.ratios,
                                 "commands": commands, "workloads": content,
                                 "figures": figures}, indent=1) + "\n")
 
 
-def merge(arguments: argparse.Namespace
-          ) -> tuple[dict[str, Outcome], dict, magis_commands.Commands]:
-    """Pieces: cells of one workload from several files stand together, a later file's in place of an earlier one's. What was bisected
-    in some of them is found again among the plans of all."""
-    outcomes: dict[str, Outcome] = {}
-    figures: dict = {}
-    commands: magis_commands.Commands = {}
-    models = set()
-    for path in arguments.merge:
-        piece = json.loads(path.read_text())
-        models.add(piece["cost_model"])
-        arguments.effort = piece["effort"]
-        arguments.ratios = sorted({*arguments.ratios, *piece["ratios"]}, reverse=True)
-        figures.update(piece["figures"])
-        magis_commands.add(commands, piece.get("commands", {}))
-        for name, content in piece["workloads"].items():
-            outcome = outcomes.setdefault(name, Outcome([], {}))
-            cells = [Cell(**c) for c in content["cells"]]
-            new = {(c.row, c.ratio) for c in cells}
-            outcome.cells = [c for c in outcome.cells if (c.row, c.ratio) not in new] + cells
-            outcome.least.update(content["least"])
-    for outcome in outcomes.values():
-        for who in outcome.least:
-            outcome.find_least(who)
-    if len(models) > 1:
-        sys.exit(f"bench/magis.py: --merge: the files have different cost models: {', '.join(sorted(models))}")
-    arguments.cost_model = models.pop()
-    return outcomes, figures, commands
+def merge(arguments: argparse.Namespace) -> Together:
+    """Of pieces of one cost model; what they were asked for are the arguments now."""
+    found = together([json.loads(path.read_text()) for path in arguments.merge])
+    if len(found) > 1:
+        sys.exit(f"bench/magis.py: --merge: the files have different cost models: {', '.join(sorted(found))}")
+    (merged,) = found.values()
+    arguments.cost_model, arguments.effort = merged.cost_model, merged.effort
+    arguments.ratios = sorted({*arguments.ratios, *merged.ratios}, reverse=True)
+    return merged
 
 
 def parse() -> argparse.Namespace:
@@ -284,7 +241,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all plans' figures, written after each workload")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="tables from files of --json; nothing is planned")
     parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER",
-                        help="draws figures 10 to 12 there")
+                        help="draws the figures there")
     arguments = parser.parse_args()
     if arguments.merge and (arguments.models or arguments.nasnet is not None):
         parser.error("--merge plans nothing; --models and --nasnet have no use")
@@ -319,8 +276,7 @@ def plan_all(arguments: argparse.Namespace, broken: list[str]) -> tuple[dict[str
         if arguments.json:
             write_json(arguments.json, arguments, outcomes, {}, commands_of(arguments))
     settings = Settings(arguments.effort, arguments.time_limit, arguments.cost_model)
-    figures = magis_figures.measure(arguments.figures, list(outcomes), arguments.ratios, settings,
-                                    broken)
+    figures = magis_figures.measure(arguments.figures, list(outcomes), arguments.ratios, LIMITS, settings, broken)
     return outcomes, figures
 
 
@@ -332,7 +288,8 @@ def main() -> int:
     arguments = parse()
     broken: list[str] = []
     if arguments.merge:
-        outcomes, figures, commands = merge(arguments)
+        merged = merge(arguments)
+        outcomes, figures, commands = merged.outcomes, merged.figures, merged.commands
         for name, outcome in outcomes.items():
             print_rows(name, outcome, arguments.ratios, arguments.cost_model)
     else:
@@ -346,7 +303,7 @@ def main() -> int:
     magis_nasnet.print_table(outcomes, arguments.ratios)
     magis_figures.print_all(arguments.figures, outcomes, figures, LIMITS, commands)
     if arguments.svg:
-        magis_figures.draw_all(arguments.svg, arguments.figures, outcomes, figures)
+        magis_drawings.draw_all(arguments.svg, arguments.figures, outcomes, figures, LIMITS)
     if arguments.cost_model == "roofline":  # by which the prototype's plans are
         print_missed(outcomes, arguments.ratios)
     print_waits(outcomes)

@@ -269,14 +269,19 @@ def peak_of(cells: list[Cell]) -> int:
 
 def least_found(cells: list[Cell], limit: float, swap: bool = False) -> float:
     """Of all plans but published methods'; with `swap` those that move, too."""
-    moves = {row.name for row in ROWS if "swap" in row.levers}
-    within = [c for c in cells if c.reaches(limit) and not is_method(c) and (swap or not (c.row in moves or c.row.endswith("swap")))]
+    within = [c for c in cells if c.reaches(limit) and not is_method(c) and (swap or not may_move(c))]
     return min(c.arena_bytes for c in within) / peak_of(cells)
 
 
 def least_of_method(cells: list[Cell], row: Row, limit: float) -> float:
     """1: not below what the order alone needs."""
     return min((c.arena_bytes / peak_of(cells) for c in cells if c.row == row.name and c.reaches(limit)), default=1.0)
+
+
+def may_move(cell: Cell) -> bool:
+    """Rows of least ratios are not in the list."""
+    row = BY_NAME.get(cell.row)
+    return cell.row.endswith("swap") if row is None else "swap" in row.levers
 
 
 def is_method(cell: Cell) -> bool:

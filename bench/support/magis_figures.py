@@ -1,17 +1,18 @@
 """Figures 9 to 15 of MAGIS's paper as tables for bench/magis.py, with the paper's own numbers
-beside them; 10 to 12 also as pictures.
+beside them. magis_drawings.py draws them.
 
 9 to 11 come from the plans of the tables. 12 to 15 are measured here: `measure` returns plain data,
 which --json keeps. Behind each stands what it was made by, and whose times they are.
 """
 
+import functools
 import json
 import math
 import pathlib
 import re
 import subprocess
+from collections.abc import Callable
 
-import magis_pictures
 from lowtide import BUILD, SCRATCH, lowtide, table
 from magis_cells import Settings, tenths
 from magis_commands import Commands, told
@@ -22,18 +23,22 @@ from magis_workloads import EVERYTHING
 
 POFO_PARTS = (1, 8, 16, 32)        # of figure 12
 MEMORY_LIMITS = (0.8, 0.4)         # of figure 10
-ABLATED = ("bert", (2, 4, 8))      # of figure 13: the workload, levels
+ABLATED = "bert"                   # of figure 13
+LEVELS = (2, 4, 8)                 # likewise
+EVEN_PARTS = (2, 3, 4, 6, 8, 16)   # likewise: of the whole step, without levels
+FEWEST, MOST, HALVINGS = 0.08, 0.6, 4  # likewise: where least ratios are looked for, and how long
 NETWORKS = range(10)               # of figure 14: seeds
 STAGES_OF = "vit"                  # of figure 15
 SHOWN = ("order only", "chen", "dtr", "xla", "pofo", "xla, swap", "pofo, swap", "recompute", "recompute, swap", "auto", "auto, swap")
 
 
-def measure(figures: list[int], names: list[str], ratios: list[float], settings: Settings, broken: list[str]) -> dict:
+def measure(figures: list[int], names: list[str], ratios: list[float], limits: tuple[int, ...], settings: Settings,
+            broken: list[str]) -> dict:
     found: dict = {}
     if 12 in figures and "vit" in names:
         found["12"] = pofo_in_parts(ratios, settings)
-    if 13 in figures and ABLATED[0] in names:
-        found["13"] = ablation()
+    if 13 in figures and ABLATED in names:
+        found["13"] = ablation(limits, settings)
     if 14 in figures:
         found["14"] = edits(broken)
     if 15 in figures and STAGES_OF in names:
@@ -76,35 +81,86 @@ def run_program(name: str, arguments: list) -> list[str]:
     return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True).stdout.splitlines()
 
 
+def figures_of(name: str, arguments: list) -> tuple[list[str], dict | None]:
+    """Likewise, with what --json says; None: nothing."""
+    file = SCRATCH / "magis" / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    lines = run_program(name, [*arguments, "--json", file])
+    return lines, json.loads(file.read_text()) if file.exists() else None
+
+
 def label_arguments(name: str, ratio: float) -> list:
-    workload = EVERYTHING[name]
-    dims = [word for key, size in workload.dims.items() for word in ("--dim", f"{key}={size}")]
-    return [workload.path(), "--loss", "mse", *dims, "--ratio", ratio]
+    return [*EVERYTHING[name].of_benchmark(), "--ratio", ratio]
 
 
-def ablation() -> dict[str, list[float | None] | str]:
-    """By how many levels the candidates of the search for labels have: extra time within each of the memory limits."""
-    name, levels = ABLATED
-    found: dict[str, list[float | None] | str] = {}
-    for count in levels:
-        row = []
-        for ratio in MEMORY_LIMITS:
-            lines = run_program("bench_labels", [*label_arguments(name, ratio), "--levels", count, "--plans", 4])
-            if len(lines) == 1:
-                return {"": lines[0]}
-            once = next((float(m[1]) for line in lines if (m := re.search(r"each op once ([\d.]+) ms", line))), None)
-            planned = [float(m[1]) for line in lines if (m := re.search(r"([\d.]+) ms planned", line))]
-            row.append(100 * (min(planned) / once - 1) if planned and once else None)
-        found[f"L={count}"] = row
+# Figure 13: extra percent within a ratio, by how labels are found; None: no plan.
+Setting = Callable[[float], float | None]
+
+
+def by_labels(*flags) -> Setting:
+    """The best plan of a few labels that such a search likes best."""
+    def extra(ratio: float) -> float | None:
+        _, found = figures_of("bench_labels", [*label_arguments(ABLATED, ratio), "--plans", 4, "--even", 0, *flags])
+        (model,) = found["models"]
+        planned = model["planned_seconds"]
+        return 100 * (min(planned) / model["once_seconds"] - 1) if planned else None
+    return extra
+
+
+def by_even_parts(settings: Settings) -> Setting:
+    """The best of all of the step in so many parts: no level in more parts than what is around it."""
+    step = [*EVERYTHING[ABLATED].arguments(), "--cost-model", settings.planned_by]
+    whole = json.loads(lowtide("plan", *step, "--json").stdout)
+
+    def extra(ratio: float) -> float | None:
+        best = None
+        for parts in EVEN_PARTS:
+            made = lowtide("plan", *step, "--budget", int(ratio * whole["peak_before_bytes"]), "--split", parts, "--effort", 1, "--json",
+                           check=False)
+            if made.returncode == 0:
+                seconds = json.loads(made.stdout)["predicted_step_seconds"]
+                best = min(seconds, best or seconds)
+        return None if best is None else 100 * (best / whole["once_seconds"] - 1)
+    return extra
+
+
+def ablation(limits: tuple[int, ...], settings: Settings) -> dict:
+    """By setting: extra time within each of the memory limits, and the least ratio within each of the time limits."""
+    if not (BUILD / "bench/bench_labels").exists():
+        return {"": "bench_labels is not built; scripts/bench builds it"}
+    ways = {f"L={count}": by_labels("--levels", count) for count in LEVELS}
+    ways |= {"naive schedule": by_labels("--naive-schedule"), "naive fission": by_even_parts(settings)}
+    found: dict = {"extra": {}, "least": {}}
+    for name, setting in ways.items():
+        extra = functools.cache(setting)
+        found["extra"][name] = [extra(ratio) for ratio in MEMORY_LIMITS]
+        found["least"][name] = [least_within(extra, limit) for limit in limits]
     return found
 
 
-def edits(broken: list[str]) -> list[str]:
+def least_within(extra: Setting, limit: float) -> float | None:
+    """By bisection of the ratio's logarithm; None: not even MOST."""
+    def is_within(ratio: float) -> bool:
+        found = extra(ratio)
+        return found is not None and found <= limit
+    low, high = FEWEST, MOST
+    if not is_within(high):
+        return None
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_within(middle) else (middle, high)
+    return high
+
+
+# Figure 14.
+
+def edits(broken: list[str]) -> dict:
     paths = [EVERYTHING[f"nasnet{seed}"].path() for seed in NETWORKS]
-    lines = run_program("bench_edits", ["--networks", *paths])
+    lines, found = figures_of("bench_edits", ["--networks", *paths])
     if not lines:
         broken.append("figure 14: bench_edits has nothing to say of random networks")
-    return lines
+    return {"lines": lines, **(found or {})}
 
 
 # Tables.
@@ -129,14 +185,15 @@ def print_all(figures: list[int], outcomes: dict, measured: dict, limits: tuple[
 
 def print_origin(figure: int, outcomes: dict, commands: Commands) -> None:
     """Of 9 to 12 the plans; 13 to 15 are measured by programs, on these networks."""
-    names = {12: ["vit"], 13: [ABLATED[0]], 15: [STAGES_OF]}.get(figure, list(outcomes))
+    names = {12: ["vit"], 13: [ABLATED], 15: [STAGES_OF]}.get(figure, list(outcomes))
     costs = next(iter(outcomes.values())).whole().costs
     print(f"  figure {figure}: times by the {costs}")
     lines = told(commands, names)
-    if figure in (13, 15):
-        levels = " --levels L --plans 4" if figure == 13 else " --stages --plans 0"
-        ratios = MEMORY_LIMITS if figure == 13 else (0.4,)
-        lines = [f"bench_labels {names[0]}.onnx --ratio {ratio:g}{levels}" for ratio in ratios]
+    if figure == 13:
+        lines = [f"bench_labels {ABLATED}.onnx --ratio R --plans 4 --even 0 {flags}" for flags in ("--levels L", "--naive-schedule")]
+        lines.append(f"lowtide plan {ABLATED}.onnx --budget B --effort 1 --split N, N={', '.join(map(str, EVEN_PARTS))}")
+    elif figure == 15:
+        lines = [f"bench_labels {STAGES_OF}.onnx --ratio 0.4 --stages --plans 0"]
     elif figure == 14:
         lines = [f"bench_edits --networks nasnet{NETWORKS[0]}.onnx ... nasnet{NETWORKS[-1]}.onnx"]
     for line in lines:
@@ -248,47 +305,26 @@ def with_auto(outcomes: dict) -> dict:
 
 
 def print_ablation(found: dict, outcomes: dict) -> None:
-    print(f"\nfigure 13: {ABLATED[0]}, extra time in percent within so much memory, by how many levels candidates for labels have (Lowtide's\n"
-          "own number is 8). What is random in the paper's naive settings has no counterpart here")
+    print(f"\nfigure 13: {ABLATED}, by how labels are found: the least ratio within so much extra time, and extra time in percent within so\n"
+          "much memory. L: how many levels candidates have (Lowtide's own number is 8). Naive schedule: states are judged without a search for\n"
+          "a schedule; naive fission: all of the step in so many parts. The paper matches schedule rules everywhere, and draws regions")
     if "" in found:
         print(found[""])
         return
-    rows = [[who, *map(percent, row)] for who, row in found.items()]
-    rows += [[f"paper: {who}", *map(percent, row[2:])] for who, row in ABLATION.items()]
-    table(["", *(f"{ratio:g}" for ratio in MEMORY_LIMITS)], rows)
+    rows = [[who, *(("-" if ratio is None else f"{ratio:.3f}") for ratio in found["least"][who]), *map(percent, extras)]
+            for who, extras in found["extra"].items()]
+    rows += [[f"paper: {who}", *(f"{ratio:.3f}" for ratio in row[:2]), *map(percent, row[2:])] for who, row in ABLATION.items()]
+    table(["", "+10 %", "+5 %", *(f"{ratio:g}" for ratio in MEMORY_LIMITS)], rows)
 
 
-def print_edits(lines: list[str], outcomes: dict) -> None:
-    print("\nfigure 14: random networks, a region that runs again: the view that follows against one made from nothing (the same problem; the\n"
-          "paper's incremental scheduling is 4 to 30 times faster than full, 10 on average, and as good in 94 of 100)")
-    print("\n".join(lines))
+def print_edits(found: dict, outcomes: dict) -> None:
+    print("\nfigure 14: random networks, changed regions: a view that follows against one made from nothing (the same problem), and the order\n"
+          "that is inherited, scheduled anew between waists, against all ops ordered anew (the paper's incremental scheduling is 4 to 30 times\n"
+          "faster than full, 10 on average, and as good in 94 of 100)")
+    print("\n".join(found["lines"]))
 
 
 def print_stages(lines: list[str], outcomes: dict) -> None:
     print(f"\nfigure 15: {STAGES_OF}, the search for labels by stage (the paper: 15 scheduled states a second; simulation 8.7 s of a minute,\n"
           "scheduling 3.7, transformation 2.5, hashes 44.8)")
     print("\n".join(lines))
-
-
-# Pictures.
-
-def draw_all(folder: pathlib.Path, figures: list[int], outcomes: dict, measured: dict) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for ratio in MEMORY_LIMITS if 10 in figures else ():
-        names, rows = overheads(outcomes, ratio)
-        if names:
-            title = f"extra time within {100 * ratio:g} % of memory"
-            path = folder / f"figure_10_{100 * ratio:g}.svg"
-            path.write_text(magis_pictures.bars(title, names, asked_of_all(rows)))
-    for name, outcome in outcomes.items() if 11 in figures else ():
-        drawn = magis_pictures.lines(f"{name}: memory against time", curves_of(name, outcome))
-        (folder / f"figure_11_{name}.svg").write_text(drawn)
-    if 12 in figures and "12" in measured:
-        drawn = magis_pictures.lines("ViT: POFO on micro-batches",
-                                     measured["12"] | with_auto(outcomes))
-        (folder / "figure_12.svg").write_text(drawn)
-
-
-def asked_of_all(rows: dict[str, list[float | None]]) -> dict[str, list[float | None]]:
-    """A bar that nobody asked for is no plan that was not found: rows with such are left out."""
-    return {who: row for who, row in rows.items() if all(map(is_asked, row))}

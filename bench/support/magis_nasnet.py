@@ -15,7 +15,7 @@ from lowtide import table
 from magis_cells import tenths
 
 if TYPE_CHECKING:
-    from magis import Outcome
+    from magis_outcomes import Outcome
 
 SEEDS = nasnet.SEEDS
 PLANNED = range(6)        # seeds, where none is named

@@ -92,6 +92,10 @@ POFO_IN_PARTS = {
 ABLATION = {"L=2": (.546, .746, 2.0, 14.5), "L=4": (.468, .699, 2.2, 15.0), "L=8": (.576, .663, 1.7, 19.5),
             "naive schedule rules": (.63, .767, 4.6, 17.3), "naive fission": (.857, .957, 11.4, 27.2)}
 
+# Figure 15, ViT: what a search of a minute takes its time for.
+STAGE_SECONDS = {"paper: transformation": 2.52, "paper: scheduling": 3.70, "paper: simulation": 8.71, "paper: hashes": 44.82,
+                 "paper: others": 0.25}
+
 # Extra time of a whole step in n parts, in percent: MAGIS's points that sit where whole micro-batches in 2, 4, 8, ... parts do. Read
 # off figure 11 for ResNet-50, BERT, U-Net, off figure 12 for ViT. For U-Net++, GPT-Neo and BTLM guessed from what figures 9 and 10 say
 # of the bytes at which a number of parts fits: not measured as such.
@@ -104,7 +108,6 @@ SPLIT_PERCENT = {
     "gptneo": {2: 7.3, 4: 15.8, 8: 27.4},
     "btlm": {2: 3.1, 4: 8.0, 8: 17.0},
 }
-PUBLISHED_TARGETS = (0.29, 0.48)  # geometric means of the least ratios by these costs, within 10 and 5 percent
 
 
 def split_percent(workload: str, parts: int) -> float | None:

@@ -1,9 +1,11 @@
 """The rows of bench/magis.py's tables: what each may use, and how its plan is asked for."""
 
 import dataclasses
+import math
+
+from magis_targets import SLOWER_POINTS
 
 PARTS_OF_ROWS = (2, 3, 4, 6, 8, 12, 16, 32)
-TOLERANCE = 0.1  # points: what a search may be slower by than one that may use less
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +47,17 @@ METHODS = ("chen", "dtr", "xla", "pofo", "xla, swap", "pofo, swap")
 
 def slower_than_less(extras: dict[str, float | None], row: Row) -> list[str]:
     """Rows that may use no more than this one, and are faster or alone have a plan. `extras`: percent by row; None: no plan."""
+    return [f"{other.name} {extras[other.name]:.1f} %" for other, points in points_above_less(extras, row) if points > SLOWER_POINTS]
+
+
+def points_above_less(extras: dict[str, float | None], row: Row) -> list[tuple[Row, float]]:
+    """Rows with a plan that may use no more than this one, and by how many points of extra time it is above each; infinite where it
+    has no plan."""
     own = extras.get(row.name)
     found = []
     for other in ROWS:
         extra = extras.get(other.name)
         if other == row or extra is None or not other.levers <= row.levers or (other.group == "auto" and row.group != "auto"):
             continue
-        if own is None or own > extra + TOLERANCE:
-            found.append(f"{other.name} {extra:.1f} %")
+        found.append((other, math.inf if own is None else own - extra))
     return found

@@ -30,6 +30,12 @@ class Workload:
             arguments += ["--dim", f"{key}={batch if batch is not None and key == 'batch' else size}"]
         return arguments
 
+    def of_benchmark(self) -> list:
+        """Arguments of bench_labels: the same step, but its flags."""
+        loss = self.flags[self.flags.index("--loss") + 1]
+        dims = [word for key, size in self.dims.items() for word in ("--dim", f"{key}={size}")]
+        return [self.path(), "--loss", loss, *dims]
+
 
 TEXT = dict(batch=32, seq=512)
 NASNET_BATCH = 512  # of images of 32x32: with few, starts of kernels are most of the step

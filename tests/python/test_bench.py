@@ -501,6 +501,54 @@ def test_bars_say_what_has_no_plan_and_what_is_above_the_picture():
     assert "dtr &lt;1&gt;" in drawn
 
 
+def test_pictures_of_other_axes_and_shares():
+    sys.path[:0] = [str(ROOT / "bench/support")]
+    import magis_pictures
+    drawn = magis_pictures.bars("t", ["vit"], {"a": [0.25], "nobody asked": [float("nan")]}, magis_pictures.RATIO)
+    assert [float(h) for h in re.findall(r'<rect [^>]*width="192.0" height="([^"]+)"', drawn)] == [85.0]  # a quarter of 340
+    assert ">x</text>" not in drawn and ">0.8</text>" in drawn
+    faster = magis_pictures.Axis("times", is_logarithmic=True)
+    drawn = magis_pictures.lines("t", {"a": [(0.0, 1.0), (0.5, 10.0), (1.0, 1000.0)]}, magis_pictures.Axis("share", 1, 1), faster)
+    heights = [float(y) for y in re.findall(r'<circle cx="[^"]+" cy="([^"]+)"', drawn)]
+    assert heights == pytest.approx([380, 380 - 340 / 3, 40], abs=0.1) and ">1,000</text>" in drawn
+    drawn = magis_pictures.shares("t", {"ours": {"a": 1.0, "b": 3.0}, "theirs": {"b": 2.0}})
+    boxes = [(float(y), float(h)) for y, h in re.findall(r'<rect [^>]*y="([^"]+)" width="120.0" height="([^"]+)"', drawn)]
+    assert boxes == [(295.0, 85.0), (40.0, 255.0), (40.0, 340.0)]
+
+
+def test_figures_of_what_was_measured_are_drawn(tmp_path):
+    pytest.importorskip("onnx")
+    sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
+    import magis_drawings
+    one = dict(what="that run again", incremental_seconds=0.1, full_seconds=2.0, incremental_bytes=101, full_bytes=100)
+    stages = [f"x 1 states judged and 2 forecast in {seconds} s: 3" for seconds in (0.5, 0.3, 0.4)]
+    measured = {"13": {"extra": {"L=2": [1.0, None]}, "least": {"L=2": [0.1, 0.2]}}, "14": dict(lines=[], views=[9.0], schedules=[one]),
+                "15": stages}
+    magis_drawings.draw_all(tmp_path, [9, 10, 11, 12, 13, 14, 15], {}, measured, (10, 5))
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["figure_13_extra", "figure_13_least", "figure_14_faster", "figure_14_peaks",
+                                                                "figure_15"]
+    assert "Lowtide, 0.50 s" in (tmp_path / "figure_15.svg").read_text()
+    # What is not built, or says nothing of that, has no picture.
+    for name, nothing in (("13", {"": "bench_labels is not built"}), ("14", {"lines": ["not built"]}), ("15", ["not built"])):
+        folder = tmp_path / name
+        magis_drawings.draw_all(folder, [int(name)], {}, {name: nothing}, (10, 5))
+        assert list(folder.iterdir()) == []
+
+
+def test_the_least_ratio_is_bisected():
+    pytest.importorskip("onnx")
+    sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
+    from magis_figures import FEWEST, HALVINGS, MOST, least_within
+    asked = []
+
+    def extra(ratio: float) -> float | None:
+        asked.append(ratio)
+        return None if ratio < 0.2 else 1 / ratio
+    found = least_within(extra, 4)
+    assert 0.25 <= found <= 0.25 * (MOST / FEWEST) ** (0.5 ** HALVINGS) and len(asked) == HALVINGS + 1
+    assert least_within(extra, 1) is None
+
+
 def test_pieces_are_put_together(tmp_path):
     pytest.importorskip("onnx")
     program()
