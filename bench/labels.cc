@@ -3,7 +3,7 @@
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
 //                [--even 6] [--effort 1] [--levels 8] [--naive-schedule] [--swap] [--stages]
-//                [--mutations] [--kinds] [--json FILE]
+//                [--mutations] [--ideas] [--kinds] [--json FILE]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
@@ -16,8 +16,8 @@
 // can take over of other schedules, and none is searched; plans start from nothing. --swap: with
 // transfers to the host, too. --stages: beside the whole search one without retention searches; the
 // difference is what they take. --mutations: what is found without each of the mutations that lead
-// from a state to the next. --json: what bench/targets.py wants to know. Nothing is asserted here:
-// the machine decides the speed.
+// from a state to the next; --ideas: likewise of the ideas of `lowtide plan --without`. --json:
+// what bench/targets.py wants to know. Nothing is asserted here: the machine decides the speed.
 #include <fmt/core.h>
 #include <time.h>
 
@@ -96,7 +96,8 @@ struct Flags {
   size_t plans = 12, even = 6;
   double effort = 1;
   int levels = pipeline::LabelSearchTuning().levels;
-  bool swap = false, stages = false, mutations = false, kinds = false, naive_schedule = false;
+  bool swap = false, stages = false, mutations = false, ideas = false, kinds = false,
+       naive_schedule = false;
   std::string json;  // the file
 };
 
@@ -118,6 +119,7 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_flag("--swap", flags.swap, "values and residents may move to the host");
   app.add_flag("--stages", flags.stages, "what each stage of the search takes");
   app.add_flag("--mutations", flags.mutations, "what is found without each mutation");
+  app.add_flag("--ideas", flags.ideas, "what is found without each idea of plan --without");
   app.add_flag("--kinds", flags.kinds, "of which kinds of ops estimates and plans differ");
   app.add_option("--json", flags.json, "all figures, to a file");
   try {
@@ -212,17 +214,32 @@ void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& option
   line("and retention searches: the whole search", all);
 }
 
+void print_without(std::string_view name, const ir::Graph& step,
+                   const pipeline::OptimizeOptions& options,
+                   const pipeline::LabelSearchTuning& tuning) {
+  const auto found = value_or_exit(pipeline::label_candidates(step, options, tuning));
+  fmt::print("  without {:<8} {} states; ", name, found.size());
+  if (!found.empty() && found.front().fits)
+    fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, fission::print(found[0].labels));
+  else
+    fmt::print("none fits\n");
+}
+
 void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& options,
                      const pipeline::LabelSearchTuning& tuning) {
   for (const auto& [name, member] : pipeline::label_mutations()) {
     pipeline::OptimizeOptions without = options;
     without.mutations.*member = false;
-    const auto found = value_or_exit(pipeline::label_candidates(step, without, tuning));
-    fmt::print("  without {:<8} {} states; ", name, found.size());
-    if (!found.empty() && found.front().fits)
-      fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, fission::print(found[0].labels));
-    else
-      fmt::print("none fits\n");
+    print_without(name, step, without, tuning);
+  }
+}
+
+void print_ideas(const ir::Graph& step, const pipeline::OptimizeOptions& options,
+                 const pipeline::LabelSearchTuning& tuning) {
+  for (const pipeline::SearchIdea& idea : pipeline::search_ideas()) {
+    pipeline::OptimizeOptions without = options;
+    idea.of(without) = false;
+    print_without(idea.name, step, without, tuning);
   }
 }
 
@@ -390,6 +407,7 @@ nlohmann::json measure(const Flags& flags) {
   fmt::print("\n");
   if (flags.stages) print_stages(step, options, tuning);
   if (flags.mutations) print_mutations(step, options, tuning);
+  if (flags.ideas) print_ideas(step, options, tuning);
   Correlations found;
   if (flags.plans > 0)
     found = plan_all(flags, forward, step, options, drawn(flags, step, options, candidates));

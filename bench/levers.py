@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What each mutation of labels, each rewrite and each lever is worth: a plan with all of them, and
-one with each switched off by its flag.
+"""What each mutation of labels, each idea of the searches, each rewrite and each lever is worth: a
+plan with all of them, and one with each switched off by its flag.
 
     levers.py [--models NAME ...] [--ratio R] [--groups GROUP ...] [--parts N] [--effort E]
               [--time-limit S] [--json FILE]
@@ -9,6 +9,8 @@ The networks are those of bench/magis.py, within a share of the peak in program 
 the roofline of an RTX 3090. Groups:
 
     mutations  `--split auto --no-mutation NAME`, beside `--split auto`
+    ideas      `--split auto --without NAME`, likewise
+    moves      `--split auto --swap host --without NAME`, beside `--split auto --swap host`
     rewrites   `--split auto --no-rewrite NAME`, likewise; also of those that the search tries by
                itself where they look promising, and of --no-pieces, --no-sums, --no-strided-views
     levers     `--split auto --swap host --forbid LEVER`, beside all levers
@@ -35,7 +37,7 @@ from lowtide import finish, lowtide, table  # noqa: E402
 from magis_cells import Cell, Planner, Settings  # noqa: E402
 from magis_workloads import EVERYTHING  # noqa: E402
 
-GROUPS = ("mutations", "rewrites", "levers", "graphs")
+GROUPS = ("mutations", "ideas", "moves", "rewrites", "levers", "graphs")
 MODELS = ("gpt2", "bert_vocabulary", "vit")
 # How values lie and sums are made: rewrites without a name.
 WAYS_TO_LIE = ("--no-pieces", "--no-sums", "--no-strided-views")
@@ -71,6 +73,12 @@ def rows_of(groups: list[str], parts: int) -> dict[str, dict[str, list[str]]]:
             made = {f"{flag} {name}": [*split, flag, name]
                     for name in names for flag in ("--rewrite", "--no-rewrite")}
             rows[group] = {"no budget": split, **made}
+            continue
+        if group in ("ideas", "moves"):
+            base = [*auto, "--swap", "host"] if group == "moves" else auto
+            names = [name for name in known_names("--without") if group == "moves" or name != "de-swap"]
+            made = {f"--without {name}": [*base, "--without", name] for name in names}
+            rows[group] = {" ".join(base).replace("--split auto", "auto"): base, **made}
             continue
         flag = "--no-mutation" if group == "mutations" else "--no-rewrite"
         made = {f"{flag} {name}": [*auto, flag, name] for name in known_names(flag)}

@@ -14,6 +14,7 @@ The batch is a symbol; images are 32x32. A network has 250 to 450 nodes. The sam
 """
 
 import argparse
+import dataclasses
 import hashlib
 import pathlib
 from collections.abc import Iterator
@@ -22,9 +23,17 @@ import onnx
 from magis_networks import Builder
 
 SEEDS = range(10)
-EXTENT, FILTERS, CLASSES = 32, 32, 10
-STACKS, CELLS, BLOCKS = 3, 2, 5  # normal cells of a stack; blocks of a cell
+CLASSES, BLOCKS = 10, 5  # blocks of a cell
 OPERATIONS = ("identity", "sep3", "sep5", "sep7", "conv1", "conv3", "conv1x7", "avg3", "max3")
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    extent: int = 32  # of images
+    filters: int = 32
+    stacks: int = 3
+    cells: int = 2  # normal cells of a stack
+
 
 Block = tuple[int, int, str, str]  # which two of what is there, and the operation on each
 
@@ -44,8 +53,9 @@ def cell(numbers: Iterator[int]) -> list[Block]:
 
 
 class Network:
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, size: Size):
         numbers = drawn(seed)
+        self.size = size
         self.normal, self.reduction = cell(numbers), cell(numbers)
         self.net = Builder(f"nasnet{seed}")
         self.channels: dict[str, int] = {}
@@ -106,15 +116,16 @@ class Network:
         return self.made(self.net.op("Concat", *parts, axis=1), channels * len(parts), self.extent[parts[0]])
 
     def model(self) -> onnx.ModelProto:
-        image = self.made(self.net.input("x", ("batch", 3, EXTENT, EXTENT)), 3, EXTENT)
+        size = self.size
+        image = self.made(self.net.input("x", ("batch", 3, size.extent, size.extent)), 3, size.extent)
         self.net.scope = "stem"
-        stem = self.conv(image, "weight", 3 * FILTERS, (3, 3))
+        stem = self.conv(image, "weight", 3 * size.filters, (3, 3))
         before = (stem, stem)
-        for stack in range(STACKS):
-            channels = FILTERS << stack
+        for stack in range(size.stacks):
+            channels = size.filters << stack
             if stack > 0:
                 before = (before[1], self.add_cell(f"reduction.{stack}", self.reduction, before, channels, stride=2))
-            for index in range(CELLS):
+            for index in range(size.cells):
                 before = (before[1], self.add_cell(f"stack.{stack}.{index}", self.normal, before, channels, stride=1))
         self.net.scope = "head"
         last = self.relu(before[1])
@@ -123,15 +134,15 @@ class Network:
         return self.net.model(scores, ("batch", CLASSES))
 
 
-def network(seed: int) -> onnx.ModelProto:
-    return Network(seed).model()
+def network(seed: int, size: Size = Size()) -> onnx.ModelProto:
+    return Network(seed, size).model()
 
 
-def write(seed: int, folder: pathlib.Path) -> pathlib.Path:
+def write(seed: int, folder: pathlib.Path, size: Size = Size()) -> pathlib.Path:
     """Writes one network; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"nasnet{seed}.onnx"
-    path.write_bytes(network(seed).SerializeToString(deterministic=True))
+    path.write_bytes(network(seed, size).SerializeToString(deterministic=True))
     return path
 
 

@@ -8,15 +8,13 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
-#include "fission/classes.h"
 #include "fission/expand.h"
-#include "fission/labels.h"
 #include "fission/part_order.h"
+#include "support/drawn_cuts.h"
 #include "support/long_checks.h"
 #include "support/shrink_cuts.h"
 #include "support/small_steps.h"
@@ -57,52 +55,22 @@ std::string wrong_in_parts(const ir::Graph& step, const Cuts& cuts, const Effect
   return why.empty() ? why : "part by part: " + why;
 }
 
-// One of the classes in as many parts as it can be divided into without a rest, with nests behind
-// ops drawn at random as far as these have regions.
-Cuts levels_of_a_class(const ir::Graph& step, Rng& rng, int& nests) {
-  const auto classes = fission::axis_classes(step);
-  EXPECT_TRUE(classes.has_value() && !classes->empty());
-  const fission::AxisClass& axis_class = (*classes)[rng.below(classes->size())];
-  fission::Labels labels{.parts = rng.between(1, std::min<int64_t>(3, axis_class.least_extent))};
-  fission::LabelReader reader(step, axis_class);
-  for (int tries = 0; tries < 6; ++tries) {
-    fission::Labels more = labels;
-    const ir::OpId head = axis_class.axes[rng.below(axis_class.axes.size())].op;
-    more.nests.push_back({step.op(head).name, labels.parts * rng.between(1, 3)});
-    if (reader.levels(more)) labels = std::move(more);
-  }
-  nests += static_cast<int>(labels.nests.size());
-  const auto levels = reader.levels(labels);
-  EXPECT_TRUE(levels.has_value()) << (levels ? "" : levels.error().message);
-  return fission::cuts_of(step, axis_class, *levels);
-}
-
-struct Drawn {
-  int labellings = 0, ops = 0, parts = 0, nests = 0;
-  std::set<std::string> kinds;  // of op and axis
-};
-
-Cuts draw_cuts(const ir::Graph& step, Rng& rng, Drawn& drawn) {
+Cuts draw_cuts(const ir::Graph& step, Rng& rng, DrawnCuts& drawn) {
   Cuts cuts(step.op_count());
   const size_t way = rng.below(3);  // levels, both, ops alone
-  if (way < 2) cuts = levels_of_a_class(step, rng, drawn.nests);
+  if (way < 2) cuts = levels_of_a_class(step, classes_of(step), rng, drawn.nests);
   const size_t rate = way == 0 ? 0 : 1 + rng.below(4);
   for (const ir::OpId id : step.ops()) {
     if (rng.below(4) >= rate) continue;
     const std::vector<Choice> all = choices(step, id, rng);
     if (!all.empty()) cuts[id] = all[rng.below(all.size())].cut;
   }
-  ++drawn.labellings;
-  for (const ir::OpId id : ops_cut(cuts)) {
-    ++drawn.ops;
-    drawn.parts += static_cast<int>(cuts[id]->bounds.size()) - 1;
-    drawn.kinds.insert(fmt::format("{} {}", step.op(id).kind, cuts[id]->axis));
-  }
+  count_cuts(step, cuts, drawn);
   return cuts;
 }
 
 TEST(Labellings, OfEveryFamilyOfStepsEqualTheStep) {
-  Drawn drawn;
+  DrawnCuts drawn;
   const auto seeds = static_cast<uint64_t>(some_of(2400, 16));
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     Rng rng(seed * 17 + 9);

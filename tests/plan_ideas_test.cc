@@ -37,12 +37,12 @@ std::vector<Idea<OptimizeOptions>> all_switches() {
 
 auto fields_of(const OptimizeOptions& options) {
   const auto& [training, device, costs, kernels, budget_bytes, slow_tiers, pieces, sums,
-               strided_views, rewrites, query_blocks, cuts, split, mutations, starts, order, pack,
-               schedule, proof_units, progress, dump_folder, pack_retries, schedules_packed,
+               strided_views, rewrites, query_blocks, cuts, split, mutations, ideas, starts, order,
+               pack, schedule, proof_units, progress, dump_folder, pack_retries, schedules_packed,
                look_further, parts_floor, find_smallest, most_seconds] = options;
   return std::tie(training, device, costs, kernels, budget_bytes, slow_tiers, pieces, sums,
-                  strided_views, rewrites, query_blocks, cuts, split, mutations, starts, order,
-                  pack, schedule, proof_units, progress, dump_folder, pack_retries,
+                  strided_views, rewrites, query_blocks, cuts, split, mutations, ideas, starts,
+                  order, pack, schedule, proof_units, progress, dump_folder, pack_retries,
                   schedules_packed, look_further, parts_floor, find_smallest, most_seconds);
 }
 

@@ -222,6 +222,14 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
                    "speed of the way to the slow tier, as in 12GiB/s; default: the device's")
       ->type_name("BYTES/s");
   command
+      ->add_option("--without", options.without,
+                   "search without this idea: forecast (labels wait by what prices say of them), "
+                   "waist (their orders are mended around the peak), de-remat (reruns go again), "
+                   "de-swap (moves go again); may be repeated")
+      ->type_name("NAME")
+      ->delimiter(',')
+      ->default_str("");
+  command
       ->add_option("--effort", options.effort,
                    "of search and packing for each budget, about in seconds of one core")
       ->check(real_number({.above = true}));

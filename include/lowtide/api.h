@@ -108,7 +108,7 @@ struct PlanOptions {
   bool pieces = true;         // a Concat copies nothing whose operands can lie where they belong
   bool strided_views = true;  // nor a Transpose, Expand or Slice, where that costs nothing
   bool sums = true;           // what contributes to a sum of gradients may come in any order
-  std::vector<std::string> rewrites = {}, no_rewrites = {}, no_mutations = {};  // by their names
+  std::vector<std::string> rewrites = {}, no_rewrites = {}, no_mutations = {}, without = {};
   // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
   std::vector<std::string> cuts = {};
   std::string split = {};  // along the samples: "2"; "2,norm:8", in 8 behind op norm; best: "auto"

@@ -42,7 +42,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
           "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
           "more_levers": false, "recompute": false, "reorder": false, "pieces": false,
           "sums": false, "rewrites": ["r"], "no_rewrites": ["common-ops"],
-          "cuts": ["layer*:m:4"], "split": "auto", "no_mutations": ["lift"],
+          "cuts": ["layer*:m:4"], "split": "auto", "no_mutations": ["lift"], "without": ["waist"],
           "query_blocks": 7, "strided_views": false,
           "swap": "host", "swap_residents": false, "link_bytes_per_second": 2e9, "effort": 0.5,
           "seed": 18446744073709551615, "dump_folder": "d", "time_limit_seconds": 2})");
@@ -72,6 +72,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->cuts, std::vector<std::string>{"layer*:m:4"});
   EXPECT_EQ(planning->split, "auto");
   EXPECT_EQ(planning->no_mutations, std::vector<std::string>{"lift"});
+  EXPECT_EQ(planning->without, std::vector<std::string>{"waist"});
   EXPECT_EQ(planning->query_blocks, 7);
   EXPECT_FALSE(planning->strided_views);
   EXPECT_EQ(planning->swap, "host");

@@ -202,6 +202,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
       .words("rewrites", options.rewrites)
       .words("no_rewrites", options.no_rewrites)
       .words("no_mutations", options.no_mutations)
+      .words("without", options.without)
       .words("cuts", options.cuts)
       .word("split", options.split)
       .integer("query_blocks", options.query_blocks)

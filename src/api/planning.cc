@@ -49,6 +49,8 @@ std::map<std::string, std::string, std::less<>> provenance(
     facts["no_rewrites"] = fmt::format("{}", fmt::join(options.no_rewrites, " "));
   if (!options.no_mutations.empty())
     facts["no_mutations"] = fmt::format("{}", fmt::join(options.no_mutations, " "));
+  if (!options.without.empty())
+    facts["without"] = fmt::format("{}", fmt::join(options.without, " "));
   facts["train"] = options.train ? "yes" : "no";
   if (!options.train) return facts;
   if (!dropout) facts["dropout"] = "no";
@@ -273,6 +275,7 @@ Result<pipeline::OptimizeOptions> pipeline_options(const PlanOptions& options,
   if (!(options.effort > 0 && options.effort <= 1e6))
     return error(ErrorCode::kUsage,
                  fmt::format("--effort: {} is not above 0 and at most 1e6", options.effort));
+  LT_RETURN_IF_ERROR(pipeline::do_without(options.without, result));
   if (!(options.prove >= 0 && options.prove <= 1e6))
     return error(ErrorCode::kUsage, fmt::format("--prove: {} is not from 0 to 1e6", options.prove));
   result.proof_units = options.prove > 0 ? units_in(options.prove) : 0;

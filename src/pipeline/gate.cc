@@ -101,6 +101,9 @@ std::string print(const OptimizeOptions& options) {
   for (const LabelMutation& mutation : label_mutations())
     if (!(options.mutations.*mutation.member))
       text += fmt::format("no_mutation {}\n", mutation.name);
+  OptimizeOptions asked = options;
+  for (const SearchIdea& idea : search_ideas())
+    if (!idea.of(asked)) text += fmt::format("without {}\n", idea.name);
   text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
                       options.order.limits.max_seconds);
   text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",

@@ -18,6 +18,7 @@ remat::JointOptions search_options(const LabelProblem& problem, const PosedLabel
   made.recompute = options.schedule.recompute;
   made.transfers = options.schedule.transfers;
   made.swap.spans = options.schedule.swap.spans;
+  made.swap.de_swap = options.schedule.swap.de_swap;
   remat::RematOptions& remat = made.remat;
   remat.limits = how.limits;
   remat.cut_bound = remat.exact_small = false;
@@ -26,6 +27,7 @@ remat::JointOptions search_options(const LabelProblem& problem, const PosedLabel
   remat.mend_starts = !how.starts.empty();
   remat.all_starts = how.all_starts;
   remat.reorder = options.schedule.remat.reorder;
+  remat.de_remat = options.schedule.remat.de_remat;
   for (const StepRuns& start : how.starts) {
     std::vector<SchedAction>& runs = remat.starts.emplace_back();
     for (const SchedOpId op : problem.runs_in(posed.scaled, start))

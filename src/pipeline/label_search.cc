@@ -293,8 +293,13 @@ class Search {
       if (!cut || !is_new(*cut, variant)) continue;
       ++counts_.forecast;
       if (cut->once_seconds >= best_seconds_) continue;  // dominated: never judged
+      Open next = {.state = from, .ahead = std::move(labels), .variant = variant};
+      if (!options_.ideas.forecast) {
+        push(all_[from], std::move(next));
+        continue;
+      }
       const Key key = forecast_key(all_[from], *cut);
-      open_.push(key, key, {.state = from, .ahead = std::move(labels), .variant = variant});
+      open_.push(key, key, std::move(next));
     }
     if (is_moving_) push_moves(from);
     return {};
@@ -407,7 +412,8 @@ class Search {
     LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
     known.profile = *std::move(profile);
     const int64_t peak = known.profile.peak_bytes;
-    if (peak <= budget_bytes_ || !options_.schedule.remat.reorder) return known;
+    if (peak <= budget_bytes_ || !options_.ideas.waist || !options_.schedule.remat.reorder)
+      return known;
     const std::vector<SchedOpId> all(problem.ops.ids().begin(), problem.ops.ids().end());
     const order::WaistOptions how{.enough_bytes = budget_bytes_, .worth = tuning_.worth};
     known = order::reschedule(problem, index, std::move(known), all, how).order;

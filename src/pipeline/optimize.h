@@ -30,6 +30,7 @@
 #include "order/order.h"
 #include "pack/pack.h"
 #include "pipeline/label_mutations.h"
+#include "pipeline/search_ideas.h"
 #include "plan/kernel_catalog.h"
 #include "plan/outcome.h"
 #include "plan/plan.h"
@@ -65,6 +66,7 @@ struct OptimizeOptions {
   // stays as they say.
   fission::Labels split = {};
   LabelMutations mutations = {};  // which the search for the best of them may take
+  LabelIdeas ideas = {};          // with which it searches
   // Schedules to start from beside others, as names of ops (named_runs.h), the best first.
   std::vector<std::vector<std::string>> starts = {};
   order::OrderOptions order;

@@ -22,6 +22,7 @@ inline constexpr auto kIdeas = std::to_array<NamedIdea>({
     {"order-moves", [](JointOptions& o) { o.remat.order_moves = false; }},
     {"stretch-moves", [](JointOptions& o) { o.remat.stretch_moves = false; }},
     {"exchanges", [](JointOptions& o) { o.remat.exchanges = false; }},
+    {"de-remat", [](JointOptions& o) { o.remat.de_remat = false; }},
     {"repeats", [](JointOptions& o) { o.remat.repeats = false; }},
     {"aimed-drops", [](JointOptions& o) { o.remat.aimed_drops = false; }},
     {"aimed-moves", [](JointOptions& o) { o.remat.aimed_moves = false; }},
@@ -37,6 +38,7 @@ inline constexpr auto kIdeas = std::to_array<NamedIdea>({
     {"swap-search", [](JointOptions& o) { o.swap.local_search = false; }},
     {"swap-values", [](JointOptions& o) { o.swap.spans.values = false; }},
     {"swap-residents", [](JointOptions& o) { o.swap.spans.residents = false; }},
+    {"de-swap", [](JointOptions& o) { o.swap.de_swap = false; }},
     {"swap-tidy", [](JointOptions& o) { o.swap.tidy_units = 0; }},
     {"each-alone", [](JointOptions& o) { o.each_alone = false; }},
 });

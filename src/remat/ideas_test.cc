@@ -239,6 +239,7 @@ const std::map<std::string_view, Row> kRows = {
     {"order-moves", {orders_to_find, annealing, Without::kMostAreWorse}},
     {"stretch-moves", {steps, beside_single_edits<&RematOptions::stretch_moves>, Without::kOthers}},
     {"exchanges", {steps, beside_single_edits<&RematOptions::exchanges>, Without::kMostAreWorse}},
+    {"de-remat", {steps, longer_annealing, Without::kMostAreWorse}},
     {"repeats", {deep_steps, beside_single_edits<&RematOptions::repeats>, Without::kMostAreWorse}},
     {"aimed-drops",
      {steps, beside_single_edits<&RematOptions::aimed_drops>, Without::kMostAreWorse}},
@@ -257,6 +258,7 @@ const std::map<std::string_view, Row> kRows = {
     {"swap-search", {small_steps_with_a_link, transfers_alone}},
     {"swap-values", {steps_with_a_link, transfers_alone}},
     {"swap-residents", {small_steps_with_a_link, transfers_alone}},
+    {"de-swap", {small_steps_with_a_link, transfers_alone}},
     {"swap-tidy", {steps_with_a_link, transfers_alone}},
     {"each-alone", {steps_with_a_slow_link, all_of_them}},
 };

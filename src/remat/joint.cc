@@ -192,7 +192,7 @@ class Joint {
   // Of what becomes the best. The work is a share of the round's: if it depended on the limit of
   // all work, more could make less of it. What is left of the best, the next round tidies.
   void tidy(Try& t) {
-    if (options_.swap.tidy_units <= 0) return;
+    if (!options_.swap.tidies()) return;
     SwapOptions swap = options_.swap;
     swap.tidy_units = std::max(kJoint.least_tidy_units, share(kJoint.share_of_tidying));
     swap.limits = left().with_units(swap.limits.max_units);

@@ -295,6 +295,7 @@ class Solve {
     result.proposals = {.order_moves = options_.order_moves && options_.reorder,
                         .stretch_moves = options_.stretch_moves,
                         .exchanges = options_.exchanges,
+                        .keeps = options_.de_remat,
                         .aimed = options_.aimed_drops,
                         .aimed_moves = options_.aimed_moves,
                         .copies = options_.repeats};

@@ -37,6 +37,7 @@ struct RematOptions {
   bool order_moves = true;    // runs move; off: the order of first runs stays as it starts
   bool stretch_moves = true;  // whole stretches are rerun, or no longer
   bool exchanges = true;      // a rerun goes and others come, in one move
+  bool de_remat = true;       // reruns go, one or a stretch; off: only where others come
   bool repeats = true;        // what one block does, others like it try, too
   bool aimed_drops = true;    // half of the drops where memory overflows; off: blind
   bool aimed_moves = true;    // some moves in the order take bytes away where memory is full

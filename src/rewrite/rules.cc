@@ -106,6 +106,7 @@ ops::AppendOptions named_after(const ir::Op& op) {
   options.module = op.module;
   options.source = op.source;
   options.phase = op.phase;
+  if (op.phase != Phase::kForward) options.category = Category::kTemporary;
   return options;
 }
 

@@ -79,6 +79,27 @@ TEST(SliceConcat, SlicesInOrderAmongOthersAreOne) {
   EXPECT_EQ(Cuts::made_by(report.graph), "Tanh1 Concat2 Slice1 Relu1 x");
 }
 
+// What is made on the way to a result of the backward pass is no activation.
+TEST(SliceConcat, InTheBackwardPassSlicesAreTemporaries) {
+  Cuts w;
+  const ValueId e = w.relu(w.x);
+  const std::vector<ValueId> parts = {w.columns(e, 2, 3), w.columns(e, 5, 1), w.x};
+  ops::AppendOptions backward;
+  backward.phase = Phase::kBackward;
+  backward.category = Category::kTemporary;
+  const auto joined =
+      ops::append(w.graph(), "Concat", parts, {{"axis", int64_t{1}}}, backward).value();
+  w.result(w.graph().op(joined).outputs[0]);
+  const ir::Graph made = w.applied().graph;
+  EXPECT_EQ(Cuts::made_by(made), "Concat2 Slice1 Relu1 x");
+  for (const ir::OpId id : made.ops()) {
+    const bool is_backward = made.op(id).phase == Phase::kBackward;
+    EXPECT_EQ(is_backward, made.op(id).kind != "Relu");
+    EXPECT_EQ(made.value(made.op(id).outputs[0]).category,
+              is_backward ? Category::kTemporary : Category::kActivation);
+  }
+}
+
 TEST(SliceConcat, SlicesThatDoNotFollowOrAreReadElsewhereStay) {
   {
     Cuts w;

@@ -107,5 +107,59 @@ TEST(SlicedWholes, AMovedSliceIsRefused) {
     }
 }
 
+// Layouts of a gradient are gradients; what a Reorder writes as a slice of one is a part of it.
+TEST(SlicedWholes, SlicesOfAGradientMayBeTemporaries) {
+  ir::Graph graph;
+  ir::Value value;
+  value.name = "x";
+  value.dims = {4, 3};
+  value.category = Category::kInput;
+  const ValueId x = graph.add_value(value);
+  value.name = "w";
+  value.dims = {4, 9};
+  value.category = Category::kParameter;
+  value.initial.kind = ir::InitialValue::Kind::kSeeded;
+  const ValueId w = graph.add_value(value);
+  const auto add = [&](const char* kind, std::vector<ValueId> inputs, ir::Attrs attrs, Phase phase,
+                       Category category) {
+    ops::AppendOptions options;
+    options.phase = phase;
+    options.category = category;
+    const auto op = ops::append(graph, kind, std::move(inputs), std::move(attrs), options);
+    EXPECT_TRUE(op.has_value()) << (op ? "" : op.error().message);
+    return graph.op(*op).outputs[0];
+  };
+  ValueId whole;
+  for (const int64_t begin : {0, 3, 6}) {
+    std::vector<ValueId> inputs = {add("Exp", {x}, {}, Phase::kBackward, Category::kTemporary)};
+    if (whole.valid()) inputs.push_back(whole);
+    whole = add("Reorder", std::move(inputs),
+                {{"layout", std::string("row_major")}, {"into", ir::Dims{1, begin, begin + 3, 9}}},
+                Phase::kBackward, begin == 6 ? Category::kGradient : Category::kTemporary);
+  }
+  add("SgdUpdate", {w, whole}, {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}},
+      Phase::kUpdate, Category::kParameter);
+  Rng rng(1);
+  LowerOptions options;
+  options.plain = true;
+  const plan::Plan plan = lower(graph, rng, options);
+  for (const Category category : {Category::kTemporary, Category::kInput}) {
+    plan::Plan named = plan;
+    for (const plan::PlanOp& op : named.ops)
+      if (op.kind == "Exp") named.storages[named.values[op.outputs[0]].storage].category = category;
+    const Report report = verify(named);
+    std::string why;
+    EXPECT_EQ(report.ok(), category != Category::kInput)
+        << (report.ok() ? "" : report.findings[0].message);
+    EXPECT_EQ(valid_by_definition(named, &why), report.ok()) << why;
+  }
+  plan::Plan wrong = plan;
+  for (const plan::PlanOp& op : plan.ops)
+    if (op.kind == "SgdUpdate")
+      wrong.storages[wrong.values[op.inputs[1]].storage].category = Category::kTemporary;
+  EXPECT_TRUE(verify(wrong).has(Violation::kCategory));
+  EXPECT_FALSE(valid_by_definition(wrong));
+}
+
 }  // namespace
 }  // namespace lowtide::verify

@@ -104,7 +104,8 @@ class RoleFinder {
     if (op.kind == "Join") {
       for (PlanValueId input : op.inputs) partial_[storage_of(input)] = 1;
     } else if (op.kind == "Reorder") {
-      (gradient_[made] ? gradient_ : partial_)[storage_of(op.inputs[0])] = 1;
+      const bool is_whole = gradient_[made] && !op.attrs.contains("into");  // else it is a slice
+      (is_whole ? gradient_ : partial_)[storage_of(op.inputs[0])] = 1;
     } else if (op.kind == "Reshape" || op.kind == "Slice" || op.kind == "Cast") {
       partial_[storage_of(op.inputs[0])] = 1;
     } else if (op.kind == "Add") {

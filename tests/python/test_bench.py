@@ -464,14 +464,15 @@ def test_what_is_switched_off_stands_beside_all(tmp_path):
     slower = {**GOOD_STEP, "predicted_step_seconds": 1.25}
     names = {"says": "lowtide: there is no '?' (known: swap, lift)"}
     smaller = {**GOOD_STEP, "predicted_step_seconds": 1.2, "arena_bytes": 90}
-    switched = {"--no-mutation": slower, "--rewrite": smaller, "?": names}
+    switched = {"--no-mutation": slower, "--without": slower, "--rewrite": smaller, "?": names}
     answer = {**GOOD_STEP, "with": switched}
-    asked = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "rewrites", "graphs")
+    asked = ("--models", "tiny", "--ratio", "0.5", "--groups", "mutations", "ideas", "moves", "rewrites", "graphs")
     result = bench(tmp_path, "levers", {"plan": (0, answer)}, *asked, with_data=False)
     assert result.returncode == 0, result.stdout + result.stderr
     split = [re.split("  +", line) for line in result.stdout.splitlines()]
     rows = {cells[0]: cells[1] for cells in split if len(cells) == 2}
     assert rows["--no-mutation swap"] == rows["--no-mutation lift"] == "+15.00"
+    assert rows["--without lift"] == "+15.00" and rows["auto --swap host"] == "10.00 % (1)"
     assert rows["--no-rewrite swap"] == rows["--no-pieces"] == "0"
     assert rows["auto"] == "10.00 % (1)"
     assert rows["no budget"] == "0.00 GiB, 10.00 %" and rows["--rewrite lift"] == "-10.0 %, +10.00"

@@ -79,6 +79,20 @@ def test_mutations_of_labels_are_switched_off_by_name(tiny):
     assert "," not in split, "without mutations there are even parts alone"
 
 
+def test_ideas_of_the_searches_are_switched_off_by_name(tiny, tmp_path):
+    step = ["plan", *tiny, "--split", "auto", "--swap", "host", "--budget", "60%"]
+    names = ["forecast", "waist", "de-remat", "de-swap"]
+    line = expect_error(2, arguments=[*step, "--without", "hope"])
+    assert line.endswith(f"there is no idea 'hope' of the searches (known: {', '.join(names)})")
+    described = run("plan", "--help").stdout
+    assert all(name in described for name in names)
+    path = tmp_path / "plan.lt"
+    for name in [*names, ",".join(names)]:
+        run_json(*step, "--without", name, "-o", path)
+        assert run("verify", path, "--against", tiny[0]).returncode == 0
+        assert f'"without": "{name.replace(",", " ")}"' in path.read_text()
+
+
 def test_a_refusal_names_levers_after_any_flag(tiny):
     floor = run_json("plan", *tiny, "--budget", "90%")["floor_bytes"]
     line = expect_error(3, "in one part every order that runs each op once", arguments=["plan", *tiny, "--no-recompute", "--budget", floor - 64])

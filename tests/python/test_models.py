@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 import magis_networks  # noqa: E402
 import nasnet  # noqa: E402
+import small_networks  # noqa: E402
 from lowtide_cli import run, run_json  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
@@ -150,3 +151,10 @@ def test_random_cells_differ_by_seed():
     assert len(structures) == len(nasnet.SEEDS)
     kinds_of_ops = {kind for structure in structures for kind, _ in structure}
     assert {"Conv", "Concat", "AveragePool", "MaxPool", "Add"} <= kinds_of_ops
+
+
+@pytest.mark.parametrize("network", sorted(small_networks.NETWORKS))
+def test_small_networks_are_those_that_are_committed(network):
+    committed = (small_networks.FOLDER / f"{network}.onnx").read_bytes()
+    assert small_networks.NETWORKS[network]().SerializeToString(deterministic=True) == committed
+    assert len(committed) < 50_000

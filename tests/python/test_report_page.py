@@ -165,8 +165,4 @@ def deep_nasnet(folder: pathlib.Path) -> pathlib.Path:
     sys.path.insert(0, str(MODELS))
     import nasnet
 
-    before, nasnet.CELLS = nasnet.CELLS, 12
-    try:
-        return nasnet.write(0, folder)
-    finally:
-        nasnet.CELLS = before
+    return nasnet.write(0, folder, nasnet.Size(cells=12))

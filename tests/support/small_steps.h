@@ -137,10 +137,12 @@ inline std::vector<Choice> choices(const ir::Graph& graph, ir::OpId id, Rng& rng
   return found;
 }
 
-inline ref::Values values_of(const ir::Graph& graph) {
+// Integers that are fed are below the limit.
+inline ref::Values values_of(const ir::Graph& graph, int64_t integer_limit = 1) {
   ref::Context context;
   context.seed = kSeed;
   context.precision = ref::Precision::kF64;
+  context.integer_limit = integer_limit;
   context.seed_missing_inputs = true;
   auto values = ref::interpret(graph, {}, context);
   EXPECT_TRUE(values.has_value()) << (values ? "" : values.error().message);
@@ -148,8 +150,9 @@ inline ref::Values values_of(const ir::Graph& graph) {
 }
 
 // Results of the step and what parameters are after it, by name.
-inline std::map<std::string, std::vector<double>> effects(const ir::Graph& graph) {
-  const ref::Values values = values_of(graph);
+inline std::map<std::string, std::vector<double>> effects(const ir::Graph& graph,
+                                                          int64_t integer_limit = 1) {
+  const ref::Values values = values_of(graph, integer_limit);
   std::map<std::string, std::vector<double>> all;
   for (ir::ValueId v : graph.outputs()) all[graph.value(v).name] = values.at(v).f;
   for (ir::ValueId v : graph.values())

@@ -10,8 +10,8 @@ namespace lowtide::remat {
 namespace {
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
-// What the kinds of change are worth: rows "order-moves", "stretch-moves", "exchanges", "repeats",
-// "aimed-drops" and "aimed-moves" of "What each idea is worth".
+// What the kinds of change are worth: rows "order-moves", "stretch-moves", "exchanges", "de-remat",
+// "repeats", "aimed-drops" and "aimed-moves" of "What each idea is worth".
 struct ProposalTuning {
   uint32_t weights[kProposalKinds] = {320, 350, 200, 15, 15, 100, 0};  // of the kinds
   double most_copies = 50;        // where all ops stand in blocks, copies take that from drops
@@ -50,6 +50,7 @@ Proposals::Proposals(SequenceState& state, const ProposalOptions& options, Rng& 
   if (!options.stretch_moves)
     weight(ProposalKind::kDropStretch) = weight(ProposalKind::kKeepStretch) = 0;
   if (!options.exchanges) weight(ProposalKind::kExchange) = 0;
+  if (!options.keeps) weight(ProposalKind::kKeep) = weight(ProposalKind::kKeepStretch) = 0;
 }
 
 // What may be dropped, and what moves nothing wherever it runs.
@@ -75,7 +76,8 @@ ProposalKind Proposals::choose() {
   std::array<uint32_t, kProposalKinds> weights = weights_;
   if (state_->overflow() > 0) {
     weights[index_of(ProposalKind::kDrop)] += kProposals.more_drops;
-    weights[index_of(ProposalKind::kKeep)] -= kProposals.more_drops;
+    uint32_t& keeps = weights[index_of(ProposalKind::kKeep)];
+    keeps -= std::min(keeps, kProposals.more_drops);
   }
   uint64_t dice = rng_->below(std::accumulate(weights.begin(), weights.end(), uint64_t{0}));
   size_t kind = 0;

@@ -40,6 +40,7 @@ struct ProposalOptions {
   bool order_moves = true;
   bool stretch_moves = true;
   bool exchanges = true;
+  bool keeps = true;  // of one and of stretches
   bool aimed = true;  // drops
   bool aimed_moves = true;
   bool copies = true;              // between blocks

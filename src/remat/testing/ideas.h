@@ -20,20 +20,20 @@ inline std::vector<Idea<JointOptions>> all_ideas() {
 }
 
 inline auto fields_of(const RematOptions& options) {
-  const auto& [reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
-               cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts,
-               mend_starts, restarts, cut_bound, several_cuts, exact_small, bound, least_peak_order,
-               limits, proof_units, seed, threads, progress, starts] = options;
-  return std::tie(reorder, order_moves, stretch_moves, exchanges, repeats, aimed_drops, aimed_moves,
-                  cut_start, mixed_start, order_start, greedy_start, chain_start, all_starts,
-                  mend_starts, restarts, cut_bound, several_cuts, exact_small, bound,
+  const auto& [reorder, order_moves, stretch_moves, exchanges, de_remat, repeats, aimed_drops,
+               aimed_moves, cut_start, mixed_start, order_start, greedy_start, chain_start,
+               all_starts, mend_starts, restarts, cut_bound, several_cuts, exact_small, bound,
+               least_peak_order, limits, proof_units, seed, threads, progress, starts] = options;
+  return std::tie(reorder, order_moves, stretch_moves, exchanges, de_remat, repeats, aimed_drops,
+                  aimed_moves, cut_start, mixed_start, order_start, greedy_start, chain_start,
+                  all_starts, mend_starts, restarts, cut_bound, several_cuts, exact_small, bound,
                   least_peak_order, limits, proof_units, seed, threads, progress, starts);
 }
 
 inline auto fields_of(const SwapOptions& options) {
-  const auto& [spans, local_search, limits, tidy_units, seed] = options;
+  const auto& [spans, local_search, de_swap, limits, tidy_units, seed] = options;
   const auto& [values, residents] = spans;
-  return std::tie(values, residents, local_search, limits, tidy_units, seed);
+  return std::tie(values, residents, local_search, de_swap, limits, tidy_units, seed);
 }
 
 inline auto fields_of(const JointOptions& options) {

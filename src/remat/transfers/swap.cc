@@ -67,7 +67,7 @@ class SwapSearch {
   Timed run() {
     add_greedily();
     Timed best = time();
-    if (best.fits) remove_idle(best);
+    if (best.fits && options_.de_swap) remove_idle(best);
     if (!options_.local_search) return best;
     // With several links some of the work is for one alone: from there they only help.
     const bool several = view_.links.size() > 1;
@@ -335,6 +335,10 @@ class SwapSearch {
       if (!changed_tier) {
         flip(useful_[rng_.below(useful_.size())]);
         if (rng_.below(2) == 0) flip(useful_[rng_.below(useful_.size())]);
+        if (!options_.de_swap && count_of(chosen_) < count_of(before)) {
+          chosen_ = before;
+          continue;
+        }
       }
       Timed timed = time();
       const double changed = energy(timed);
@@ -352,6 +356,10 @@ class SwapSearch {
       }
     }
     set_tiers(best_tiers);
+  }
+
+  static std::ptrdiff_t count_of(const ChosenSpans& chosen) {
+    return std::count(chosen.begin(), chosen.end(), 1);
   }
 
   void flip(IdleSpanId s) {
@@ -398,7 +406,7 @@ class Mover {
         if (shift > 0) retime();
         if (!fits()) return std::move(outcome_);
         if (!settle()) continue;
-        if (options_.tidy_units > 0) tidy();
+        if (options_.tidies()) tidy();
         return std::move(outcome_);
       }
     }

@@ -37,10 +37,15 @@ namespace lowtide::remat {
 struct SwapOptions {
   IdleSpanOptions spans;     // what may move
   bool local_search = true;  // improve the greedy choice
+  // What was to move stays: behind the greedy choice, in the search that improves it, and last
+  // where nothing needs it (tidy_units). Off: only where something else moves in its place.
+  bool de_swap = true;
   // The greedy choice is made in any case.
   Limits limits{.max_units = 20'000'000};
   int64_t tidy_units = 100'000'000;  // beside them: to look for moves without need; 0: it is not
   uint64_t seed = 1;
+
+  bool tidies() const { return de_swap && tidy_units > 0; }
 };
 
 struct SwapOutcome {

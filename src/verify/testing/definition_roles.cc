@@ -76,7 +76,8 @@ void follow_layouts(const Plan& p, StorageSet& gradients) {
   for (size_t before = 0; before != gradients.size();) {
     before = gradients.size();
     for (const PlanOp& op : p.ops)
-      if (op.kind == "Reorder" && gradients.contains(p.values[op.outputs[0]].storage))
+      if (op.kind == "Reorder" && !op.attrs.contains("into") &&
+          gradients.contains(p.values[op.outputs[0]].storage))
         gradients.insert(p.values[op.inputs[0]].storage);
   }
 }
