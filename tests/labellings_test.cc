@@ -51,7 +51,7 @@ std::string wrong_in_parts(const ir::Graph& step, const Cuts& cuts, const Effect
   if (!expanded) return expanded.error().message;
   std::string why = difference(effects(expanded->graph), wanted);
   if (!why.empty()) return why;
-  why = difference(effects(fission::part_by_part(*expanded, cuts).graph), wanted);
+  why = difference(effects(fission::part_by_part(*expanded).graph), wanted);
   return why.empty() ? why : "part by part: " + why;
 }
 

@@ -231,7 +231,7 @@ std::string wrong_in_parts(const ir::Graph& step, const Cuts& cuts, bool part_by
   const auto expanded = fission::expand(step, cuts);
   if (!expanded) return expanded.error().message;
   if (!part_by_part) return difference(effects_of(expanded->graph), wanted, kDouble);
-  const fission::Expanded ordered = fission::part_by_part(*expanded, cuts);
+  const fission::Expanded ordered = fission::part_by_part(*expanded);
   return difference(effects_of(ordered.graph), wanted, kDouble);
 }
 

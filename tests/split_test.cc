@@ -114,8 +114,10 @@ TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
     std::printf("%d parts: %d bytes, %.3f ms\n", static_cast<int>(parts),
                 static_cast<int>(made->plan.arena_bytes),
                 1e3 * made->plan.claims.predicted_seconds);
-    EXPECT_LE(made->plan.arena_bytes, before);
-    before = made->plan.arena_bytes;
+    // 4 or 5 parts of 6 samples have two in the largest, as 3 have; joining them takes some bytes.
+    const bool is_smaller = kSamples % parts == 0;
+    EXPECT_LE(made->plan.arena_bytes, before + (is_smaller ? 0 : before / 100));
+    before = std::min(before, made->plan.arena_bytes);
   }
   options.split = {.parts = kSamples + 1};
   const auto refused = pipeline::optimize(graph, options);

@@ -242,7 +242,7 @@ TEST(VerifyParts, AFloorOfAnyPartsIsThatOfTheStep) {
   const ir::Graph step = training_step(0, rng);
   auto plan = planned(in_random_parts(step, rng));
   ASSERT_TRUE(plan.has_value());
-  // Images [4, 6, 8, 8]; 8 rows are the most parts.
+  // Images [4, 6, 8, 8]; 8 rows of 8 columns are the most parts.
   const auto conv = std::find_if(step.ops().begin(), step.ops().end(),
                                  [&](ir::OpId id) { return step.op(id).kind == "Conv"; });
   const std::string op = step.op(*conv).name;
@@ -253,15 +253,15 @@ TEST(VerifyParts, AFloorOfAnyPartsIsThatOfTheStep) {
     EXPECT_LE(report.findings.size(), 1U);
     return report.ok() ? "" : report.findings[0];
   };
-  EXPECT_EQ(finding(8, bytes / 8, op), "");
-  EXPECT_EQ(finding(8, bytes / 8 + 1, op),
-            "in any parts: op '" + op + "' in 8 is claimed to make " +
-                std::to_string(bytes / 8 + 1) + " bytes each, its result of " +
-                std::to_string(bytes) + " bytes makes " + std::to_string(bytes / 8));
+  EXPECT_EQ(finding(64, bytes / 64, op), "");
+  EXPECT_EQ(finding(64, bytes / 64 + 1, op),
+            "in any parts: op '" + op + "' in 64 is claimed to make " +
+                std::to_string(bytes / 64 + 1) + " bytes each, its result of " +
+                std::to_string(bytes) + " bytes makes " + std::to_string(bytes / 64));
   EXPECT_EQ(finding(2, bytes / 2, op), "in any parts: op '" + op +
                                            "' is claimed to run in at most 2, the op table lets "
-                                           "it run in 8");
-  EXPECT_EQ(finding(8, 1, "none"), "in any parts: the step in one part has no op 'none'");
+                                           "it run in 64");
+  EXPECT_EQ(finding(64, 1, "none"), "in any parts: the step in one part has no op 'none'");
 }
 
 }  // namespace

@@ -147,7 +147,9 @@ void add_cut_flags(CLI::App* command, PlanOptions& options) {
   command
       ->add_option("--cut", options.cuts,
                    "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
-                   "walk the same dimension, as in 'conv1:n*:4'; may be repeated")
+                   "walk the same dimension, as in 'conv1:n*:4'; may be repeated: along another "
+                   "axis of the same ops within these parts, or with '!' at the end instead of "
+                   "them")
       ->type_name("OPS:AXIS:PARTS")
       ->default_str("");
   command

@@ -35,9 +35,10 @@ struct Made {
 
 class Expander {
  public:
-  Expander(const ir::Graph& graph, const Cuts& cuts)
-      : old_(graph), cuts_(cuts), made_(graph.value_count()) {
+  Expander(const ir::Graph& graph, const Cuts& cuts, Windows windows, const ir::Graph& first)
+      : old_(graph), cuts_(cuts), windows_(windows), first_(first), made_(graph.value_count()) {
     out_.parts = IdVector<OpId, std::vector<OpId>>(graph.op_count());
+    out_.stretches = IdVector<OpId, std::vector<Stretch>>(graph.op_count());
     out_.graph = ir::empty_like(graph);
   }
 
@@ -66,6 +67,7 @@ class Expander {
     LT_ASSIGN(const OpId made,
               ops::append_again(out_.graph, old_, id, std::move(inputs), op.attrs, control_of(op)));
     out_.parts[id] = {made};
+    out_.stretches[id] = {Stretch{}};
     for (size_t o = 0; o < op.outputs.size(); ++o) {
       const ValueId result = out_.graph.op(made).outputs[o];
       made_[op.outputs[o]].whole = result;
@@ -89,6 +91,8 @@ class Expander {
       if (!part)
         return error(part.error().code, fmt::format("op '{}': {}", op.name, part.error().message));
       LT_RETURN_IF_ERROR(add_part(id, k, *part));
+      out_.stretches[id].push_back({Stretch::kLoop * cut.bounds[k] / cut.bounds.back(),
+                                    Stretch::kLoop * cut.bounds[k + 1] / cut.bounds.back()});
     }
     return {};
   }
@@ -199,22 +203,38 @@ class Expander {
         slice.whole ? 0 : number(old_.value(id).dims[static_cast<size_t>(slice.dim)]);
     if (slice.whole || (number(slice.begin) == 0 && number(slice.end) == extent))
       return whole(id, reader);
-    const Made& made = made_[id];
     const int64_t begin = number(slice.begin), end = number(slice.end);
-    if (made.dim == slice.dim) {
-      std::vector<Piece> inside;
-      for (const Piece& piece : made.pieces) {
-        if (piece.begin <= begin && end <= piece.end)
-          return piece.begin == begin && piece.end == end
-                     ? Result<ValueId>(piece.value)
-                     : cut_out(reader, piece.value, slice.dim, begin - piece.begin, end - begin);
-        if (begin <= piece.begin && piece.end <= end) inside.push_back(piece);
-      }
-      if (!inside.empty() && inside.front().begin == begin && inside.back().end == end)
-        return joined(reader, slice.dim, inside);
+    if (made_[id].dim == slice.dim) {
+      const std::vector<Piece> inside = pieces_in(made_[id].pieces, begin, end);
+      const bool is_all_of_them =
+          !inside.empty() && inside.front().begin == begin && inside.back().end == end;
+      const bool is_window = !is_all_of_them && inside.size() > 1;
+      out_.windows += is_window;
+      if (is_all_of_them || inside.size() == 1 || (is_window && windows_ == Windows::kOfPieces))
+        return join_within(inside, slice.dim, begin, end, reader);
     }
     LT_ASSIGN(const ValueId all, whole(id, reader));
     return cut_out(reader, all, slice.dim, begin, end - begin);
+  }
+
+  // Those that have some of the range, ascending.
+  static std::vector<Piece> pieces_in(const std::vector<Piece>& pieces, int64_t begin,
+                                      int64_t end) {
+    std::vector<Piece> inside;
+    for (const Piece& piece : pieces)
+      if (piece.begin < end && begin < piece.end) inside.push_back(piece);
+    return inside;
+  }
+
+  // The range out of pieces, of the outer ones as much as lies in it.
+  Result<ValueId> join_within(std::vector<Piece> pieces, int dim, int64_t begin, int64_t end,
+                              const ir::Op& reader) {
+    for (Piece& piece : pieces) {
+      const int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
+      if (from == piece.begin && to == piece.end) continue;
+      LT_ASSIGN(piece.value, cut_out(reader, piece.value, dim, from - piece.begin, to - from));
+    }
+    return joined(reader, dim, pieces);
   }
 
   Result<ValueId> cut_out(const ir::Op& reader, ValueId value, int dim, int64_t begin,
@@ -242,8 +262,13 @@ class Expander {
   // A name that no op has, in parts or before: those that are not cut keep theirs, by which the
   // verifier knows them. Gradients' ops are named like helpers ("m/AffineScalar").
   std::string new_name(const std::string& wanted) const {
-    std::string name = out_.graph.fresh_name(wanted);
-    while (old_.fresh_name(name) != name) name = out_.graph.fresh_name(old_.fresh_name(name));
+    std::string name = wanted;
+    for (bool is_new = false; !is_new;) {
+      const std::string last = name;
+      for (const ir::Graph* graph : {static_cast<const ir::Graph*>(&out_.graph), &old_, &first_})
+        name = graph->fresh_name(name);
+      is_new = name == last;
+    }
     return name;
   }
 
@@ -296,11 +321,84 @@ class Expander {
 
   const ir::Graph& old_;
   const Cuts& cuts_;
+  const Windows windows_;
+  const ir::Graph& first_;  // of all layers
   IdVector<ValueId, Made> made_;
   Expanded out_;
 };
 
+// The parts of parts, in the order of both loops.
+Expanded within(const Expanded& outer, Expanded inner) {
+  Expanded made{std::move(inner.graph), {}, {}, outer.windows + inner.windows};
+  made.parts = IdVector<OpId, std::vector<OpId>>(outer.parts.size());
+  made.stretches = IdVector<OpId, std::vector<Stretch>>(outer.parts.size());
+  for (const OpId old : outer.parts.ids())
+    for (size_t k = 0; k < outer.parts[old].size(); ++k) {
+      const OpId part = outer.parts[old][k];
+      const Stretch around = outer.stretches[old][k];
+      const int64_t length = around.end - around.begin;
+      for (const Stretch& stretch : inner.stretches[part])
+        made.stretches[old].push_back({around.begin + length * stretch.begin / Stretch::kLoop,
+                                       around.begin + length * stretch.end / Stretch::kLoop});
+      const std::vector<OpId>& parts = inner.parts[part];
+      made.parts[old].insert(made.parts[old].end(), parts.begin(), parts.end());
+    }
+  return made;
+}
+
+// The cut of an op as one of its parts can have it.
+Result<Cut> cut_of_part(const ir::Graph& graph, OpId op, const ir::Graph& parts, OpId part,
+                        const Cut& cut) {
+  const ops::Instance whole = ops::instance_of(graph, op), one = ops::instance_of(parts, part);
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(whole));
+  return cut_within(map.axes[static_cast<size_t>(cut.axis)].name, one, cut.bounds);
+}
+
 }  // namespace
+
+Result<Cut> cut_within(const std::string& axis, const ops::Instance& part, const Bounds& bounds) {
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(part));
+  const auto refused = [&](std::string_view why) {
+    return error(ErrorCode::kInput, fmt::format("cannot be cut along {} as well: {}", axis, why));
+  };
+  for (size_t a = 0; a < map.axes.size(); ++a) {
+    if (map.axes[a].name != axis || !ops::can_split(map, static_cast<int>(a))) continue;
+    if (map.axes[a].extent.constant() != bounds.back()) return refused("a part has less of it");
+    for (size_t k = 0; k + 1 < bounds.size(); ++k) {
+      LT_ASSIGN(const ops::Part inner,
+                ops::part(part, static_cast<int>(a), bounds[k], bounds[k + 1]));
+      const bool cuts_operand = std::any_of(inner.inputs.begin(), inner.inputs.end(),
+                                            [](const SliceOf& slice) { return !slice.whole; });
+      if (!cuts_operand) return refused("nothing that it reads is");
+      for (size_t o = 0; o < inner.outputs.size(); ++o) {
+        if (inner.merges[o] == Merge::kConcat) continue;
+        if (!inner.outputs[o].whole) return refused("what its parts make overlaps");
+        if (inner.scale != 1.0) return refused("it is the mean along that axis");
+      }
+    }
+    return Cut{static_cast<int>(a), bounds};
+  }
+  return refused("a part has no such axis");
+}
+
+Result<Expanded> expand(const ir::Graph& graph, const NestedCuts& cuts, Windows windows) {
+  LT_ASSIGN(Expanded made, expand(graph, cuts.front(), windows));
+  for (size_t layer = 1; layer < cuts.size(); ++layer) {
+    Cuts inner(made.graph.op_count());
+    for (const OpId id : graph.ops())
+      for (const OpId part : made.parts[id]) {
+        if (!cuts[layer][id]) continue;
+        auto cut = cut_of_part(graph, id, made.graph, part, *cuts[layer][id]);
+        if (!cut)
+          return error(cut.error().code,
+                       fmt::format("op '{}' {}", graph.op(id).name, cut.error().message));
+        inner[part] = *std::move(cut);
+      }
+    LT_ASSIGN(Expanded finer, Expander(made.graph, inner, windows, graph).run());
+    made = within(made, std::move(finer));
+  }
+  return made;
+}
 
 std::string part_name(std::string_view op, size_t k) {
   return fmt::format("{}/part{}", op, k);
@@ -315,8 +413,8 @@ std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units) {
   return bounds;
 }
 
-Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts) {
-  return Expander(graph, cuts).run();
+Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts, Windows windows) {
+  return Expander(graph, cuts, windows, graph).run();
 }
 
 }  // namespace lowtide::fission

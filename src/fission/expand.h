@@ -3,7 +3,8 @@
 //
 // A cut says along which axis of its loop nest an op is cut and where. Each op is cut for itself:
 // what a part reads is a piece of what a cut producer made, where the cuts fit, otherwise a slice
-// of the whole; what the parts make are
+// of the whole, or, of a window that reaches into pieces beside its own, a join of what it needs of
+// them (Windows); what the parts make are
 //
 //   pieces         where the axis walks the result: the whole is their Concat, made where somebody
 //                  reads it whole (rewrite/pieces.h makes it a view where that is possible)
@@ -14,7 +15,9 @@
 //                  overlapping slices
 //
 // so neighbouring ops that are cut alike pass their pieces on and never make the whole.
-// Tests: tests/parts_test.cc.
+// Cuts along several axes are cuts of parts: the expanded graph is expanded again.
+//
+// Tests: tests/parts_test.cc, tests/nested_parts_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +32,10 @@
 #include "base/id.h"
 #include "base/result.h"
 #include "ir/graph.h"
+
+namespace lowtide::ops {
+struct Instance;
+}
 
 namespace lowtide::fission {
 
@@ -65,6 +72,10 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 using Cuts = IdVector<ir::OpId, std::optional<Cut>>;  // none: the op stays whole
+// In layers: the parts that the first makes are cut by the second, along another axis of their op.
+// An op is cut along so many axes at most, and in the second layer only if it is in the first.
+inline constexpr size_t kMostAxes = 2;
+using NestedCuts = std::vector<Cuts>;
 
 // What the k-th part of an op is called.
 std::string part_name(std::string_view op, size_t k);
@@ -73,15 +84,41 @@ std::string part_name(std::string_view op, size_t k);
 // `units` do not divide the extent, each element is one. `parts` <= `units`.
 std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units);
 
+// What a part reads that reaches into several pieces and has no whole number of them: rows of an
+// image and those around them.
+enum class Windows : uint8_t {
+  kOfWholes,  // a slice of the whole: no copy, where the whole lies in one place anyway
+  kOfPieces,  // a copy of what it reaches: the whole is never made, each piece goes when it can
+};
+
+// Which stretch of the loop over its op a part is.
+struct Stretch {
+  static constexpr int64_t kLoop = 1'000'000'000;  // all of it; whole numbers are the same anywhere
+  int64_t begin = 0, end = kLoop;
+};
+
 struct Expanded {
   ir::Graph graph;
-  // The parts of each op, in the order of its axis; one where it stays whole.
+  // The parts of each op, in the order of its loop; one where it stays whole.
   IdVector<ir::OpId, std::vector<ir::OpId>> parts;
+  IdVector<ir::OpId, std::vector<Stretch>> stretches;  // of these parts
+  int64_t windows = 0;  // operands of parts for which the choice of Windows matters
 };
 
 // All dims must be constant. Values that are whole keep their names; control edges hold between all
 // parts. Error: kInput, naming the op: it overwrites something or cannot be cut there (ops::part),
 // or a part would read nothing but padding.
-Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts);
+Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts,
+                        Windows windows = Windows::kOfWholes);
+// Parts of parts, called "op/part1/part0"; at least one layer. Error: also kInput, naming the op,
+// as cut_within.
+Result<Expanded> expand(const ir::Graph& graph, const NestedCuts& cuts,
+                        Windows windows = Windows::kOfWholes);
+
+// The cut of a part of an op along another of the op's axes, by that axis's name. Error: kInput,
+// where the part has no such axis, where what the parts of the part make would have to be weighed
+// or laid over each other (means, gradients of windows), or where they read nothing by which one
+// could tell which part is which (Fill): these are cut along one axis alone.
+Result<Cut> cut_within(const std::string& axis, const ops::Instance& part, const Bounds& bounds);
 
 }  // namespace lowtide::fission

@@ -12,26 +12,22 @@ namespace {
 
 using ir::OpId;
 
-// Where the part of each op begins on its axis, from 0 to below 1, in millionths: whole numbers are
-// the same on every machine.
+// Where the part of each op begins in the loop over its op.
 using Starts = IdVector<OpId, int64_t>;
-constexpr int64_t kWholeAxis = 1'000'000;
 
-Starts starts_of(const Expanded& expanded, const Cuts& cuts,
-                 const IdVector<OpId, std::vector<OpId>>& before) {
+Starts starts_of(const Expanded& expanded, const IdVector<OpId, std::vector<OpId>>& before) {
   const ir::Graph& graph = expanded.graph;
   IdVector<OpId, char> is_part(graph.op_count(), 0);
   Starts starts(graph.op_count(), 0);
   for (OpId old : expanded.parts.ids()) {
-    if (!cuts[old]) continue;
-    const Bounds& bounds = cuts[old]->bounds;
-    for (size_t k = 0; k < expanded.parts[old].size(); ++k) {
-      is_part[expanded.parts[old][k]] = 1;
-      starts[expanded.parts[old][k]] = bounds[k] * kWholeAxis / bounds.back();
+    const std::vector<OpId>& parts = expanded.parts[old];
+    for (size_t k = 0; parts.size() > 1 && k < parts.size(); ++k) {
+      is_part[parts[k]] = 1;
+      starts[parts[k]] = expanded.stretches[old][k].begin;
     }
   }
   // The first part that needs what others make; then the latest part that they need themselves.
-  Starts needed(graph.op_count(), kWholeAxis);
+  Starts needed(graph.op_count(), Stretch::kLoop);
   for (size_t i = graph.op_count(); i-- > 0;) {
     const OpId id(i);
     const int64_t here = is_part[id] ? starts[id] : needed[id];
@@ -39,7 +35,7 @@ Starts starts_of(const Expanded& expanded, const Cuts& cuts,
   }
   for (OpId id : graph.ops()) {
     if (is_part[id]) continue;
-    if (needed[id] < kWholeAxis) starts[id] = needed[id];
+    if (needed[id] < Stretch::kLoop) starts[id] = needed[id];
     for (OpId maker : before[id]) starts[id] = std::max(starts[id], starts[maker]);
   }
   return starts;
@@ -47,14 +43,14 @@ Starts starts_of(const Expanded& expanded, const Cuts& cuts,
 
 }  // namespace
 
-Expanded part_by_part(const Expanded& expanded, const Cuts& cuts) {
+Expanded part_by_part(const Expanded& expanded) {
   const ir::Graph& graph = expanded.graph;
   const IdVector<OpId, std::vector<OpId>> before = ir::must_precede(graph);
-  const Starts starts = starts_of(expanded, cuts, before);
+  const Starts starts = starts_of(expanded, before);
   const std::vector<OpId> order = topological_order(before, [&](OpId id) { return starts[id]; });
   LT_CHECK(order.size() == graph.op_count(), "a graph in a valid order has no cycle");
   ir::Rewritten made = ir::reorder(graph, order);
-  Expanded result{std::move(made.graph), expanded.parts};
+  Expanded result{std::move(made.graph), expanded.parts, expanded.stretches, expanded.windows};
   for (std::vector<OpId>& parts : result.parts)
     for (OpId& part : parts) part = made.op[part];
   return result;

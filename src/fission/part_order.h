@@ -4,8 +4,9 @@
 //
 // A topological sort (Kahn's algorithm) with a queue: the ready op of the earliest part comes
 // first, of one part the first in the old order. Where a part begins is counted as a share of its
-// axis, so parts of other counts keep pace. An op that is no part belongs to the latest part that
-// it needs, or, if none of them, to the first that needs it.
+// op's loop, so parts of other counts keep pace, and parts of a part lie within it. An op that is
+// no part belongs to the latest part that it needs, or, if none of them, to the first that needs
+// it.
 //
 // Tests: tests/parts_test.cc.
 #pragma once
@@ -14,7 +15,6 @@
 
 namespace lowtide::fission {
 
-// `cuts` are those that `expanded` was made with.
-Expanded part_by_part(const Expanded& expanded, const Cuts& cuts);
+Expanded part_by_part(const Expanded& expanded);
 
 }  // namespace lowtide::fission

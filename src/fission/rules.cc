@@ -24,24 +24,6 @@ std::string axes_of(const ops::AxisMap& map) {
   return text.empty() ? "nothing" : text;
 }
 
-// The classes of the axes that the rule's ops are cut along, all of their ops.
-Status cut_classes(const ir::Graph& graph, const CutRule& rule, const std::vector<ClassAxis>& seeds,
-                   Cuts& cuts) {
-  LT_ASSIGN(const std::vector<AxisClass> classes, axis_classes(graph));
-  for (const AxisClass& axis_class : classes) {
-    const bool is_meant = std::any_of(seeds.begin(), seeds.end(), [&](const ClassAxis& seed) {
-      return std::any_of(axis_class.axes.begin(), axis_class.axes.end(), [&](const ClassAxis& a) {
-        return a.op == seed.op && a.axis == seed.axis;
-      });
-    });
-    if (!is_meant) continue;
-    const Cuts more = cut_class(graph, axis_class, rule.parts);
-    for (const ClassAxis& axis : axis_class.axes)
-      if (more[axis.op] && axis.bytes >= rule.least_bytes) cuts[axis.op] = more[axis.op];
-  }
-  return {};
-}
-
 Result<Cut> cut_by(const ir::Graph& graph, ir::OpId id, const CutRule& rule) {
   const std::string& name = graph.op(id).name;
   const ops::Instance instance = ops::instance_of(graph, id);
@@ -70,8 +52,8 @@ bool is_number(std::string_view text, int64_t& number) {
 
 std::string print(const CutRule& rule) {
   const std::string size = rule.least_bytes > 0 ? fmt::format(">{}", rule.least_bytes) : "";
-  return fmt::format("{}:{}{}:{}{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts,
-                     size);
+  return fmt::format("{}:{}{}:{}{}{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts,
+                     size, rule.alone ? "!" : "");
 }
 
 Result<CutRule> parse_rule(std::string_view text) {
@@ -85,7 +67,9 @@ Result<CutRule> parse_rule(std::string_view text) {
     rule.axis = text.substr(first + 1, second - first - 1);
     rule.whole_class = rule.axis.ends_with('*');
     if (rule.whole_class) rule.axis.pop_back();
-    const std::string_view size = text.substr(second + 1);
+    std::string_view size = text.substr(second + 1);
+    rule.alone = size.ends_with('!');
+    if (rule.alone) size.remove_suffix(1);
     const size_t above = rule.whole_class ? size.find('>') : std::string_view::npos;
     const bool is_right =
         is_number(size.substr(0, above), rule.parts) &&
@@ -96,26 +80,124 @@ Result<CutRule> parse_rule(std::string_view text) {
     return error(ErrorCode::kUsage,
                  fmt::format("--cut: '{}' is no OPS:AXIS:PARTS with at least 2 parts, as in "
                              "'layer*:m:4', or 'conv1:n*:4' for all of the axis's class, or "
-                             "'conv1:n*:4>1048576' for those that make so many bytes along it",
+                             "'conv1:n*:4>1048576' for those that make so many bytes along it; "
+                             "with '!' at the end along no other axis",
                              text));
   return rule;
 }
 
-Result<Cuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules) {
-  Cuts cuts(graph.op_count());
-  for (const CutRule& rule : rules) {
+namespace {
+
+// Rules one after another, over the cuts of labels.
+class Rules {
+ public:
+  Rules(const ir::Graph& graph, const Cuts& labels)
+      : graph_(graph),
+        of_labels_(graph.op_count(), 1),
+        alone_(graph.op_count(), 0),
+        cuts_(kMostAxes, Cuts(graph.op_count())) {
+    cuts_[0] = labels;
+  }
+
+  Status take(const CutRule& rule) {
     std::vector<ClassAxis> cut;
-    for (ir::OpId id : graph.ops()) {
-      if (fnmatch(rule.ops.c_str(), graph.op(id).name.c_str(), 0) != 0) continue;
-      LT_ASSIGN(cuts[id], cut_by(graph, id, rule));
-      cut.push_back({id, cuts[id]->axis, cuts[id]->bounds.back()});
+    for (const ir::OpId id : graph_.ops()) {
+      if (fnmatch(rule.ops.c_str(), graph_.op(id).name.c_str(), 0) != 0) continue;
+      LT_ASSIGN(Cut wanted, cut_by(graph_, id, rule));
+      cut.push_back({id, wanted.axis, wanted.bounds.back()});
+      if (auto taken = take(id, std::move(wanted), rule.alone); !taken)
+        return error(taken.error().code, fmt::format("cut {}: op '{}' {}", print(rule),
+                                                     graph_.op(id).name, taken.error().message));
     }
-    if (rule.whole_class) LT_RETURN_IF_ERROR(cut_classes(graph, rule, cut, cuts));
     if (cut.empty())
       return error(ErrorCode::kInput,
                    fmt::format("cut {}: no op has a name like '{}'", print(rule), rule.ops));
+    return rule.whole_class ? take_classes(rule, cut) : Status();
   }
-  return cuts;
+
+  NestedCuts cuts() && {
+    while (cuts_.size() > 1 && std::none_of(cuts_.back().begin(), cuts_.back().end(),
+                                            [](const auto& cut) { return cut.has_value(); }))
+      cuts_.pop_back();
+    return std::move(cuts_);
+  }
+
+ private:
+  // The classes of the axes that the rule's ops are cut along, all of their ops.
+  Status take_classes(const CutRule& rule, const std::vector<ClassAxis>& seeds) {
+    LT_ASSIGN(const std::vector<AxisClass> classes, axis_classes(graph_));
+    for (const AxisClass& axis_class : classes) {
+      const bool is_meant = std::any_of(seeds.begin(), seeds.end(), [&](const ClassAxis& seed) {
+        return std::any_of(axis_class.axes.begin(), axis_class.axes.end(), [&](const ClassAxis& a) {
+          return a.op == seed.op && a.axis == seed.axis;
+        });
+      });
+      if (!is_meant) continue;
+      const Cuts more = cut_class(graph_, axis_class, rule.parts);
+      for (const ClassAxis& axis : axis_class.axes)
+        if (more[axis.op] && axis.bytes >= rule.least_bytes)
+          (void)take(axis.op, *more[axis.op], rule.alone);
+    }
+    return {};
+  }
+
+  // Error: the op cannot run so together with what cuts it already; it stays as it was.
+  Status take(ir::OpId id, Cut cut, bool alone) {
+    const std::optional<Cut>& first = cuts_[0][id];
+    if (of_labels_[id] && first && first->axis == cut.axis &&
+        first->bounds.size() >= cut.bounds.size()) {
+      if (alone) cuts_[1][id].reset();
+      alone_[id] = alone;
+      return {};
+    }
+    if (alone || alone_[id] || !first || first->axis == cut.axis) {
+      const bool stays = !alone && !alone_[id] && cuts_[1][id];
+      if (stays) LT_RETURN_IF_ERROR(check_within(id, cut, *cuts_[1][id]));
+      if (!stays) cuts_[1][id].reset();
+      cuts_[0][id] = std::move(cut);
+      of_labels_[id] = 0, alone_[id] = alone;
+      return {};
+    }
+    if (cuts_[1][id] && cuts_[1][id]->axis != cut.axis)
+      return error(ErrorCode::kInput,
+                   fmt::format("is cut along {} axes already, which is the most", kMostAxes));
+    LT_RETURN_IF_ERROR(check_within(id, *first, cut));
+    cuts_[1][id] = std::move(cut);
+    return {};
+  }
+
+  // Whether parts of the outer cut can run in those of the inner one. Parts in the middle are
+  // alike.
+  Status check_within(ir::OpId id, const Cut& outer, const Cut& inner) const {
+    const ops::Instance whole = ops::instance_of(graph_, id);
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(whole));
+    const std::string& axis = map.axes[static_cast<size_t>(inner.axis)].name;
+    const size_t last = outer.bounds.size() - 2;
+    for (const size_t k : {size_t{0}, std::min<size_t>(1, last), last}) {
+      LT_ASSIGN(const ops::Part part,
+                ops::part(whole, outer.axis, outer.bounds[k], outer.bounds[k + 1]));
+      LT_RETURN_IF_ERROR(cut_within(axis, ops::instance_of(whole, part), inner.bounds));
+    }
+    return {};
+  }
+
+  const ir::Graph& graph_;
+  IdVector<ir::OpId, char> of_labels_, alone_;
+  NestedCuts cuts_;
+};
+static_assert(kMostAxes == 2, "Rules::take knows an outer cut and an inner one");
+
+}  // namespace
+
+Result<NestedCuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules,
+                           const Cuts& labels) {
+  Rules made(graph, labels);
+  for (const CutRule& rule : rules) LT_RETURN_IF_ERROR(made.take(rule));
+  return std::move(made).cuts();
+}
+
+Result<NestedCuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules) {
+  return cuts_of(graph, rules, Cuts(graph.op_count()));
 }
 
 }  // namespace lowtide::fission

@@ -3,6 +3,10 @@
 //     layer*:m:4      every op whose name begins with "layer", along axis m, in 4 parts
 //     conv1:n*:4      op conv1 along axis n, and with it all ops of that axis's class (classes.h)
 //     conv1:n*:4>64   of that class those that make at least 64 bytes along it
+//     conv1:n*:4!     along that axis alone, whatever other rules and labels say of these ops
+//
+// Rules along different axes of one op hold together: its parts along the first are cut along the
+// second, kMostAxes at most. Of two rules along one axis the later one decides.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +26,22 @@ struct CutRule {
   int64_t parts = 0;
   bool whole_class = false;
   int64_t least_bytes = 0;  // of the class: ops that make less along the axis stay as they are
+  bool alone = false;       // the ops are cut along no other axis
   bool operator==(const CutRule&) const = default;
 };
 
 std::string print(const CutRule& rule);
-// Its inverse: "OPS:AXIS:PARTS" or "OPS:AXIS*:PARTS[>BYTES]". Error: kUsage, naming the text and
-// what is wrong with it.
+// Its inverse: "OPS:AXIS:PARTS[!]" or "OPS:AXIS*:PARTS[>BYTES][!]". Error: kUsage, naming the text
+// and what is wrong with it.
 Result<CutRule> parse_rule(std::string_view text);
 
-// Parts as equal as they can be, the larger ones first. A later rule decides where several speak of
-// an op. Error: kInput, where a rule speaks of no op, or of one that has no such axis, or cannot be
-// cut along it so often; it names both and says what the op can be cut along. Of a class only the
-// ops named must have so many parts.
-Result<Cuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules);
+// Parts as equal as they can be, the larger ones first; those of the labels outermost. Where a rule
+// and the labels speak of one axis, the more parts are taken. Error: kInput, where a rule speaks of
+// no op, or of one that has no such axis, or cannot be cut along it so often, or not together with
+// what cuts it already; it names both and says what the op can be cut along. Of a class only the
+// ops named must have so many parts, and others stay as they are where rules do not go together.
+Result<NestedCuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules,
+                           const Cuts& labels);
+Result<NestedCuts> cuts_of(const ir::Graph& graph, std::span<const CutRule> rules);
 
 }  // namespace lowtide::fission

@@ -27,8 +27,12 @@ TEST(CutRules, SayOpsAxisAndParts) {
   EXPECT_EQ(print(CutRule{"a", "m", 4, true}), "a:m*:4");
   EXPECT_EQ(parse_rule("a:m*:4>64").value(), (CutRule{"a", "m", 4, true, 64}));
   EXPECT_EQ(print(CutRule{"a", "m", 4, true, 64}), "a:m*:4>64");
-  for (const char* wrong : {"", "a:*:4", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4", "a:m:4x",
-                            "a:m:4>64", "a:m*:4>", "a:m*:4>-1", "a:m*:4>64x"}) {
+  const CutRule alone{.ops = "a", .axis = "m", .parts = 4, .whole_class = true, .alone = true};
+  EXPECT_EQ(parse_rule("a:m*:4!").value(), alone);
+  EXPECT_EQ(print(alone), "a:m*:4!");
+  for (const char* wrong :
+       {"!", "a:m:!", "a:m:4!!", "", "a:*:4", "m:4", "a:m", "a:m:1", "a:m:x", "a::4", ":m:4",
+        "a:m:4x", "a:m:4>64", "a:m*:4>", "a:m*:4>-1", "a:m*:4>64x"}) {
     const auto refused = parse_rule(wrong);
     ASSERT_FALSE(refused.has_value()) << wrong;
     EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
@@ -38,13 +42,65 @@ TEST(CutRules, SayOpsAxisAndParts) {
 TEST(CutRules, GivePartsThatAreAsEqualAsTheyCanBe) {
   const ir::Graph graph = product();
   const CutRule rule{"layer*", "m", 3};
-  const Cuts cuts = cuts_of(graph, {&rule, 1}).value();
+  const Cuts cuts = cuts_of(graph, {&rule, 1}).value().front();
   EXPECT_EQ(cuts[ir::OpId(0)]->bounds, (std::vector<int64_t>{0, 3, 5, 7}));
   const auto expanded = expand(graph, cuts);
   ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
   EXPECT_EQ(expanded->parts[ir::OpId(0)].size(), 3U);
   EXPECT_EQ(expanded->graph.op_count(), 7U)
       << "three slices, which are views, three products and one Concat";
+}
+
+// Rules along two axes hold together, the first outermost; a third axis is one too many, and a rule
+// that is alone takes the place of all others.
+TEST(CutRules, AlongTwoAxesOfAnOpHoldTogether) {
+  const ir::Graph graph = product();
+  const ir::OpId op(0);
+  const CutRule rows{"layer*", "m", 3}, columns{"layer*", "n", 2}, sum{"layer*", "k", 3};
+  const std::vector<CutRule> both = {rows, columns};
+  const NestedCuts cuts = cuts_of(graph, both).value();
+  ASSERT_EQ(cuts.size(), 2U);
+  EXPECT_EQ(cuts[0][op]->bounds, (std::vector<int64_t>{0, 3, 5, 7}));
+  EXPECT_EQ(cuts[1][op]->bounds, (std::vector<int64_t>{0, 3, 5}));
+  const auto expanded = expand(graph, cuts);
+  ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+  ASSERT_EQ(expanded->parts[op].size(), 6U);
+  EXPECT_EQ(expanded->graph.op(expanded->parts[op][3]).name, "layer.product/part1/part1");
+  EXPECT_EQ(expanded->stretches[op][3].begin,
+            Stretch::kLoop * 3 / 7 + (Stretch::kLoop * 5 / 7 - Stretch::kLoop * 3 / 7) *
+                                         (Stretch::kLoop * 3 / 5) / Stretch::kLoop);
+  const auto error_of = [&](const std::vector<CutRule>& rules) {
+    return cuts_of(graph, rules).error().message;
+  };
+  EXPECT_EQ(error_of({rows, columns, sum}),
+            "cut layer*:k:3: op 'layer.product' is cut along 2 axes already, which is the most");
+  CutRule alone = sum;
+  alone.alone = true;
+  const NestedCuts one = cuts_of(graph, std::vector<CutRule>{rows, columns, alone}).value();
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0][op]->axis, 1);
+  // Of one axis the later rule decides; the other stays.
+  const CutRule more{"layer*", "m", 7};
+  const NestedCuts finer = cuts_of(graph, std::vector<CutRule>{rows, columns, more}).value();
+  EXPECT_EQ(finer[0][op]->bounds.size(), 8U);
+  EXPECT_EQ(finer[1][op]->bounds.size(), 3U);
+}
+
+// Labels are outermost; of one axis the more parts are taken, theirs or the rule's.
+TEST(CutRules, HoldTogetherWithLabels) {
+  const ir::Graph graph = product();
+  const ir::OpId op(0);
+  Cuts labels(graph.op_count());
+  labels[op] = Cut{0, {0, 2, 4, 7}};
+  const auto with = [&](const CutRule& rule) { return cuts_of(graph, {&rule, 1}, labels).value(); };
+  const NestedCuts columns = with({"layer*", "n", 2});
+  EXPECT_EQ(columns[0][op], labels[op]);
+  EXPECT_EQ(columns[1][op]->bounds.size(), 3U);
+  EXPECT_EQ(with({"layer*", "m", 2})[0][op], labels[op]);
+  EXPECT_EQ(with({"layer*", "m", 5})[0][op]->bounds.size(), 6U);
+  const NestedCuts alone = with({.ops = "layer*", .axis = "n", .parts = 2, .alone = true});
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone[0][op]->bounds.size(), 3U);
 }
 
 // Rows of the first product are rows of the second, its columns what the second sums over.
@@ -59,13 +115,13 @@ TEST(CutRules, OfAClassSpeakOfAllItsOps) {
   graph.set_output(graph.op(*made).outputs[0], true);
   const auto cut_along = [&](const char* axis) {
     const CutRule rule{"layer*", axis, 2, true};
-    return cuts_of(graph, {&rule, 1}).value();
+    return cuts_of(graph, {&rule, 1}).value().front();
   };
   EXPECT_EQ(cut_along("m")[ir::OpId(1)]->bounds, (std::vector<int64_t>{0, 4, 7}));
   EXPECT_EQ(cut_along("n")[ir::OpId(1)]->bounds, (std::vector<int64_t>{0, 3, 5}));
   const CutRule large{"layer*", "m", 2, true, 7 * 5 * 4};  // what the first makes, in bytes
-  EXPECT_TRUE(cuts_of(graph, {&large, 1}).value()[ir::OpId(0)]);
-  EXPECT_FALSE(cuts_of(graph, {&large, 1}).value()[ir::OpId(1)]);
+  EXPECT_TRUE(cuts_of(graph, {&large, 1}).value().front()[ir::OpId(0)]);
+  EXPECT_FALSE(cuts_of(graph, {&large, 1}).value().front()[ir::OpId(1)]);
   EXPECT_FALSE(cut_along("k")[ir::OpId(1)]);
   EXPECT_TRUE(cut_along("k")[ir::OpId(0)]);
 }

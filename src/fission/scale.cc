@@ -1,6 +1,7 @@
 #include "fission/scale.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -62,10 +63,12 @@ Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph) {
     part.op = id;
     part.result_bytes = *ir::size_bytes(graph.value(op.outputs[0])).constant();
     LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));
+    std::vector<int64_t> extents(kMostAxes, 1);
     for (const ops::AxisUse& use : map.uses)
       if (use.is_output && use.operand == 0 && walks_along(use) && ops::can_split(map, use.axis))
-        part.parts =
-            std::max(part.parts, *map.axes[static_cast<size_t>(use.axis)].extent.constant());
+        extents.push_back(*map.axes[static_cast<size_t>(use.axis)].extent.constant());
+    std::sort(extents.begin(), extents.end(), std::greater<>());
+    for (size_t axis = 0; axis < kMostAxes; ++axis) part.parts *= extents[axis];
   }
   return parts;
 }

@@ -40,8 +40,9 @@
 
 namespace lowtide::fission {
 
-// What a part of an op's result has at least, if it runs in as many parts as the longest axis of
-// the result that can be cut has elements: whatever is cut, so much is there while it runs.
+// What a part of an op's result has at least, if it runs in as many parts as the longest axes of
+// the result that can be cut have elements, kMostAxes of them: whatever is cut, so much is there
+// while it runs.
 struct LeastPart {
   ir::OpId op;
   int64_t parts = 1, result_bytes = 0;

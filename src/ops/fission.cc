@@ -258,4 +258,15 @@ Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end
   return Splitter(*bound, instance, axis, {begin, end}).run();
 }
 
+Instance instance_of(const Instance& whole, const Part& part) {
+  Instance made{.kind = whole.kind, .attrs = &part.attrs, .inputs = whole.inputs};
+  for (size_t i = 0; i < made.inputs.size(); ++i) {
+    const SliceOf& slice = part.inputs[i];
+    if (slice.absent) made.inputs[i].reset();
+    if (!made.inputs[i] || slice.whole) continue;
+    made.inputs[i]->dims[static_cast<size_t>(slice.dim)] = slice.end - slice.begin;
+  }
+  return made;
+}
+
 }  // namespace lowtide::ops

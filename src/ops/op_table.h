@@ -208,5 +208,7 @@ struct Part {
   double scale = 1.0;  // of a mean: weight of this part's summed outputs before they are merged
 };
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end);
+// The part as an op of its own, which can be cut again; `part`, whose attributes it has, must stay.
+Instance instance_of(const Instance& whole, const Part& part);
 
 }  // namespace lowtide::ops

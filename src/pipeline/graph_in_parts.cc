@@ -78,7 +78,7 @@ Result<ir::Graph> graph_in_parts(const ir::Graph& graph, const fission::Labels& 
       if (more[id] && !cuts[id]) cuts[id] = more[id];
   }
   LT_ASSIGN(const fission::Expanded by_op, fission::expand(graph, cuts));
-  return fission::part_by_part(by_op, cuts).graph;
+  return fission::part_by_part(by_op).graph;
 }
 
 }  // namespace lowtide::pipeline

@@ -55,7 +55,16 @@ void LabelNeighbours::mutate(const Labels& labels, size_t region, const LabelMut
   if (has_own && may.disable) made.push_back(without);
   if (has_own && may.lift && around_[region]) add(without, *around_[region], nest->parts, made);
   if (has_own ? !may.mutate : !may.enable) return;
-  for (const int64_t factor : factors_) add(without, region, labels.parts * factor, made);
+  const int64_t around = parts_around(without, region);
+  for (const int64_t factor : factors_) add(without, region, around * factor, made);
+}
+
+// Of the innermost region around it that has parts of its own, or of the whole class.
+int64_t LabelNeighbours::parts_around(const Labels& labels, size_t region) const {
+  for (std::optional<size_t> at = around_[region]; at; at = around_[*at])
+    for (const fission::Nest& nest : labels.nests)
+      if (nest.head == heads_[*at]) return nest.parts;
+  return labels.parts;
 }
 
 // With so many parts in all of a region that has none of its own.

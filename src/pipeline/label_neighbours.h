@@ -34,6 +34,7 @@ class LabelNeighbours {
   std::optional<fission::Labels> with_parts(fission::Labels labels, int64_t parts) const;
   void mutate(const fission::Labels& labels, size_t region, const LabelMutations& may,
               std::vector<fission::Labels>& made) const;
+  int64_t parts_around(const fission::Labels& labels, size_t region) const;
   void add(fission::Labels with, size_t region, int64_t parts,
            std::vector<fission::Labels>& made) const;
 

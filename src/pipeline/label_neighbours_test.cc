@@ -64,6 +64,24 @@ TEST(LabelNeighbours, EachMutationLeadsToWhatNoOtherLeadsTo) {
   }
 }
 
+// Within a region in 6 parts, those of a region in it are multiples of 6, and of 2 where only the
+// whole class runs in parts.
+TEST(LabelNeighbours, PartsAreMultiplesOfThoseAroundARegion) {
+  std::vector<std::string> heads;
+  const LabelNeighbours neighbours = neighbours_in_a_chain(heads);
+  const auto of_inner = [&](const Labels& labels) {
+    std::vector<int64_t> parts;
+    for (const Labels& next : neighbours.of(labels, mutations_without({"outer"}).value()))
+      for (const fission::Nest& nest : next.nests)
+        if (nest.head == heads[1]) parts.push_back(nest.parts);
+    return parts;
+  };
+  std::vector<int64_t> of_two, of_six;
+  for (const int64_t factor : kFactors) of_two.push_back(2 * factor), of_six.push_back(6 * factor);
+  EXPECT_EQ(of_inner({.parts = 2}), of_two);
+  EXPECT_EQ(of_inner({.parts = 2, .nests = {{heads[0], 6}}}), of_six);
+}
+
 TEST(LabelNeighbours, WithoutAnyMutationThereAreNone) {
   std::vector<std::string> heads;
   const LabelNeighbours neighbours = neighbours_in_a_chain(heads);

@@ -48,7 +48,12 @@ Result<std::vector<AxisClass>> classes_to_cut(const ir::Graph& step) {
 
 std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass> classes,
                                size_t most) {
-  std::vector<CutRule> rules;
+  struct Cuttable {
+    CutRule rule;
+    int64_t least_extent;
+    bool is_labelled;  // the class that labels speak of
+  };
+  std::vector<Cuttable> all;
   for (size_t k = 0; k < classes.size(); ++k) {
     const AxisClass& axis_class = classes[k];
     if (axis_class.bytes < classes[0].bytes / kMoreCuts.least_share) break;
@@ -59,11 +64,19 @@ std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass>
       for (const ClassAxis& axis : axis_class.axes) largest = std::max(largest, axis.bytes);
       rule->least_bytes = largest / kMoreCuts.large_share;
     }
-    for (const int64_t parts : kMoreCuts.numbers) {
-      rule->parts = parts;
-      if (parts <= axis_class.least_extent && rules.size() < most) rules.push_back(*rule);
-    }
+    all.push_back({*std::move(rule), axis_class.least_extent, k == 0});
   }
+  // Of each number: in place of the labels' parts, then within them.
+  std::vector<CutRule> rules;
+  for (const int64_t parts : kMoreCuts.numbers)
+    for (const bool within : {false, true})
+      for (Cuttable& one : all) {
+        if (parts > one.least_extent || (within && one.is_labelled)) continue;
+        one.rule.parts = parts;
+        one.rule.alone = !within && !one.is_labelled;
+        rules.push_back(one.rule);
+      }
+  if (rules.size() > most) rules.resize(most);
   return rules;
 }
 

@@ -1,6 +1,6 @@
 // Cuts beside the labels of the largest axis class: what makes the most bytes in more parts than
-// the rest of that class, and other classes (rows, heads, channels, a vocabulary) in parts. An op
-// runs in parts along one axis at most, but different ops of a step may along different ones.
+// the rest of that class, and other classes (rows, heads, channels, a vocabulary) in parts: in
+// place of the labels' parts of their ops, or within them.
 //
 // They are proposals: nothing estimates what they are worth, so whoever asks plans with each.
 //

@@ -185,34 +185,46 @@ Result<analysis::OpCosts> op_costs(const ir::Graph& graph, const OptimizeOptions
 
 namespace {
 
-// Whether a rule cuts an op along another axis, or into no fewer parts.
-bool has_as_many(const std::optional<fission::Cut>& cut, const fission::Cut& other) {
-  return cut && (cut->axis != other.axis || cut->bounds.size() >= other.bounds.size());
-}
-
-// The split's ops are cut where no rule does, or into more parts than one does.
-Status add_split(const ir::Graph& graph, const OptimizeOptions& options, fission::Cuts& cuts,
-                 int64_t& ops) {
+// The cuts of the labels; none where there are none.
+Result<fission::Cuts> cuts_of_split(const ir::Graph& graph, const OptimizeOptions& options) {
+  if (options.split.whole()) return fission::Cuts(graph.op_count());
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(graph));
   LT_RETURN_IF_ERROR(check_parts(graph, classes, options));
   LT_ASSIGN(const fission::Levels levels,
             fission::levels_of(graph, classes.front(), options.split));
-  const fission::Cuts of_class = fission::cuts_of(graph, classes.front(), levels);
-  for (ir::OpId id : graph.ops())
-    if (of_class[id] && !has_as_many(cuts[id], *of_class[id])) cuts[id] = of_class[id], ++ops;
-  return {};
+  return fission::cuts_of(graph, classes.front(), levels);
 }
 
-// The ops of the cuts in parts, part by part where that needs less, else op by op.
+struct InParts {
+  ir::Graph graph;
+  int64_t peak_bytes = 0;  // as given
+  bool has_windows = false;
+};
+
+// Part by part where that needs less, else op by op.
+Result<InParts> in_parts(const ir::Graph& graph, const fission::NestedCuts& cuts,
+                         fission::Windows windows, int64_t alignment_bytes) {
+  LT_ASSIGN(fission::Expanded by_op, fission::expand(graph, cuts, windows));
+  fission::Expanded by_part = fission::part_by_part(by_op);
+  LT_ASSIGN(const int64_t op_peak, peak_as_given(by_op.graph, alignment_bytes));
+  LT_ASSIGN(const int64_t part_peak, peak_as_given(by_part.graph, alignment_bytes));
+  const bool has_windows = by_op.windows > 0;
+  return part_peak < op_peak ? InParts{std::move(by_part.graph), part_peak, has_windows}
+                             : InParts{std::move(by_op.graph), op_peak, has_windows};
+}
+
+// The ops of the cuts in parts. Windows read wholes, which takes no copies, unless that misses the
+// budget (or there is none) and copies of what they reach need less.
 Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& options, int64_t& ops) {
-  LT_ASSIGN(fission::Cuts cuts, fission::cuts_of(graph, options.cuts));
-  if (!options.split.whole()) LT_RETURN_IF_ERROR(add_split(graph, options, cuts, ops));
-  LT_ASSIGN(fission::Expanded by_op, fission::expand(graph, cuts));
-  fission::Expanded by_part = fission::part_by_part(by_op, cuts);
+  LT_ASSIGN(const fission::Cuts labels, cuts_of_split(graph, options));
+  for (const auto& cut : labels) ops += cut.has_value();
+  LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(graph, options.cuts, labels));
   const int64_t alignment = options.device.alignment_bytes;
-  LT_ASSIGN(const int64_t op_peak, peak_as_given(by_op.graph, alignment));
-  LT_ASSIGN(const int64_t part_peak, peak_as_given(by_part.graph, alignment));
-  return part_peak < op_peak ? std::move(by_part.graph) : std::move(by_op.graph);
+  LT_ASSIGN(InParts wholes, in_parts(graph, cuts, fission::Windows::kOfWholes, alignment));
+  const bool fits = options.budget_bytes && wholes.peak_bytes <= *options.budget_bytes;
+  if (!wholes.has_windows || fits) return std::move(wholes.graph);
+  LT_ASSIGN(InParts pieces, in_parts(graph, cuts, fission::Windows::kOfPieces, alignment));
+  return std::move(pieces.peak_bytes < wholes.peak_bytes ? pieces.graph : wholes.graph);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 using plan::PlanOpId;
 using plan::PlanUnsplit;
 
-// "fc/part3" -> "fc" and 3; of no part nothing.
+// "fc/part3" -> "fc" and 3, "fc/part0/part3" -> "fc/part0" and 3; of no part nothing.
 std::optional<std::pair<std::string_view, size_t>> part_of(std::string_view name) {
   const size_t slash = name.rfind('/');
   if (slash == std::string_view::npos) return std::nullopt;
@@ -48,10 +48,15 @@ void tell_unsplit(const UnsplitOps& unsplit, plan::Plan& plan) {
   std::set<std::string_view> told;
   for (plan::PlanOp& op : plan.ops) {
     auto found = unsplit.find(op.name);
-    const auto part = found == unsplit.end() ? part_of(op.name) : std::nullopt;
-    if (part) found = unsplit.find(part->first);
+    std::optional<std::pair<std::string_view, size_t>> part;
+    bool is_first = true;
+    for (std::string_view name = op.name; found == unsplit.end() && (part = part_of(name));) {
+      is_first &= part->second == 0;
+      name = part->first;
+      found = unsplit.find(name);
+    }
     op.unsplit = PlanUnsplit{};  // nothing
-    if (found == unsplit.end() || (part && part->second > 0)) continue;
+    if (found == unsplit.end() || !is_first) continue;
     told.insert(found->first);
     op.unsplit = found->second.op;
     if (op.unsplit->output_bytes.size() != op.outputs.size()) op.unsplit->output_bytes.clear();

@@ -152,12 +152,14 @@ class PartsWeigher {
 
 std::string_view whole_of_part(std::string_view op_name) {
   constexpr std::string_view kMark = "/part";
-  const size_t at = op_name.rfind(kMark);
-  if (at == std::string_view::npos || at + kMark.size() == op_name.size()) return {};
-  const std::string_view number = op_name.substr(at + kMark.size());
-  const bool is_number =
-      std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
-  return is_number ? op_name.substr(0, at) : std::string_view();
+  std::string_view whole;
+  for (std::string_view name = op_name;; name = whole) {
+    const size_t at = name.rfind(kMark);
+    if (at == std::string_view::npos || at + kMark.size() == name.size()) return whole;
+    const std::string_view number = name.substr(at + kMark.size());
+    if (number.find_first_not_of("0123456789") != std::string_view::npos) return whole;
+    whole = name.substr(0, at);
+  }
 }
 
 std::optional<double> seconds_in_one_part(const plan::Plan& plan) {

@@ -32,8 +32,8 @@ struct ModuleParts {
   double seconds = 0;         // beyond the ops in one part, each once; may be below 0
 };
 
-// The op that this is a part of, by its name, which ends in "/part" and a number
-// (fission/expand.h); empty: it is none.
+// The op that this is a part of, or a part of a part, by its name, which ends in "/part" and a
+// number (fission/expand.h); empty: it is none.
 std::string_view whole_of_part(std::string_view op_name);
 
 struct PartsTable {

@@ -141,7 +141,7 @@ Result<ChunkedLossReport> loss_in_chunks(const ir::Graph& graph) {
     LT_ASSIGN(const fission::Cuts cuts, cuts_of_losses(*current, ops));
     if (ops == 0) return report;
     LT_ASSIGN(const fission::Expanded by_op, fission::expand(*current, cuts));
-    report.graph = fission::part_by_part(by_op, cuts).graph;
+    report.graph = fission::part_by_part(by_op).graph;
     report.ops += ops;
     current = &report.graph;
   }

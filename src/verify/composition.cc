@@ -1,11 +1,11 @@
 #include "verify/composition.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace lowtide::verify {
 namespace {
-
-using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 
 // Nothing where two of them overlap.
 std::optional<Ranges> united(const Ranges& a, const Ranges& b) {
@@ -50,28 +50,61 @@ int64_t product(std::span<const int64_t> dims) {
   return all;
 }
 
-// The box of a value with dims `to` that has the same elements, if there is one. A box that is cut
-// along one dimension only is the same run of places within each of so many equal runs.
+// Dimensions of two values that have the same elements in row-major order, up to where both have
+// had as many places.
+struct Stretch {
+  size_t from = 0, from_end = 0, to = 0, to_end = 0;
+};
+std::vector<Stretch> stretches(std::span<const int64_t> from, std::span<const int64_t> to) {
+  std::vector<Stretch> all;
+  for (Stretch next; next.from < from.size() || next.to < to.size();
+       next = {next.from_end, next.from_end, next.to_end, next.to_end}) {
+    int64_t places = 1, others = 1;
+    do {
+      const bool is_behind =
+          next.to_end == to.size() || (places <= others && next.from_end < from.size());
+      if (is_behind)
+        places *= from[next.from_end++];
+      else
+        others *= to[next.to_end++];
+    } while (places != others && (next.from_end < from.size() || next.to_end < to.size()));
+    all.push_back(next);
+  }
+  return all;
+}
+
+// The box of a value with dims `to` that has the same elements, if there is one. Of each stretch a
+// box that is cut along one dimension only is the same run of places within each of so many equal
+// runs.
+bool reshape_stretch(const Extent& box, std::span<const int64_t> from, std::span<const int64_t> to,
+                     const Stretch& at, Extent& made) {
+  std::optional<size_t> cut;
+  for (size_t d = at.from; d < at.from_end; ++d) {
+    if (box.begin[d] == 0 && box.end[d] == from[d]) continue;
+    if (cut) return false;
+    cut = d;
+  }
+  if (!cut) return true;
+  const int64_t runs = product(from.subspan(at.from, *cut - at.from));
+  const int64_t inner = product(from.subspan(*cut + 1, at.from_end - *cut - 1));
+  for (size_t d = at.to; d < at.to_end; ++d) {
+    const int64_t step = product(to.subspan(d + 1, at.to_end - d - 1));
+    const int64_t begin = box.begin[*cut] * inner, end = box.end[*cut] * inner;
+    if (product(to.subspan(at.to, d - at.to)) != runs || begin % step != 0 || end % step != 0)
+      continue;
+    made.begin[d] = begin / step;
+    made.end[d] = end / step;
+    return true;
+  }
+  return false;
+}
+
 std::optional<Extent> reshaped(const Extent& box, std::span<const int64_t> from,
                                std::span<const int64_t> to) {
   Extent made{std::vector<int64_t>(to.size(), 0), {to.begin(), to.end()}};
-  std::optional<size_t> cut;
-  for (size_t d = 0; d < from.size(); ++d) {
-    if (box.begin[d] == 0 && box.end[d] == from[d]) continue;
-    if (cut) return std::nullopt;
-    cut = d;
-  }
-  if (!cut) return made;
-  const int64_t runs = product(from.first(*cut)), inner = product(from.subspan(*cut + 1));
-  for (size_t d = 0; d < to.size(); ++d) {
-    const int64_t step = product(to.subspan(d + 1));
-    const int64_t begin = box.begin[*cut] * inner, end = box.end[*cut] * inner;
-    if (product(to.first(d)) != runs || begin % step != 0 || end % step != 0) continue;
-    made.begin[d] = begin / step;
-    made.end[d] = end / step;
-    return made;
-  }
-  return std::nullopt;
+  for (const Stretch& at : stretches(from, to))
+    if (!reshape_stretch(box, from, to, at, made)) return std::nullopt;
+  return made;
 }
 
 // The box in other dimensions, on contents with other dimensions.
@@ -131,15 +164,82 @@ std::optional<ContentsId> ContentsTable::united(ContentsId a, ContentsId b) {
   for (const auto& [term, share] : other.terms) {
     const auto [found, is_new] = made.terms.try_emplace(term, share);
     if (is_new) continue;
-    Share& mine = found->second;
-    if (mine.all() || share.all() || mine.axis != share.axis) return std::nullopt;
-    auto ranges = verify::united(mine.ranges, share.ranges);
-    if (!ranges) return std::nullopt;
-    const bool all =
-        ranges->size() == 1 && ranges->front() == std::pair<int64_t, int64_t>(0, extents_.at(term));
-    mine = all ? Share{} : Share{mine.axis, std::move(*ranges)};
+    auto both = united(term, found->second, share);
+    if (!both) return std::nullopt;
+    found->second = *std::move(both);
   }
   return id_of(made);
+}
+
+std::optional<Share> ContentsTable::united(ir::ValueId term, const Share& a, const Share& b) const {
+  if (a.all() || b.all()) return std::nullopt;
+  if (a.other >= 0 || b.other >= 0 || a.axis != b.axis) return united_in_slabs(term, a, b);
+  auto ranges = verify::united(a.ranges, b.ranges);
+  if (!ranges) return std::nullopt;
+  return simplest(term, {.axis = a.axis, .ranges = *std::move(ranges)});
+}
+
+namespace {
+
+// What a share has of the second axis where the first is in a range between two neighbouring
+// bounds.
+Ranges ranges_at(const Share& share, int first, int64_t place, const Ranges& all_of_second) {
+  if (share.other < 0 && share.axis != first) return share.ranges;
+  for (const auto& range : share.ranges)
+    if (range.first <= place && place < range.second) return all_of_second;
+  for (const auto& [range, ranges] : share.slabs)
+    if (range.first <= place && place < range.second) return ranges;
+  return {};
+}
+
+}  // namespace
+
+std::optional<Share> ContentsTable::united_in_slabs(ir::ValueId term, const Share& a,
+                                                    const Share& b) const {
+  std::set<int> axes = {a.axis, b.axis};
+  for (const Share* share : {&a, &b})
+    if (share->other >= 0) axes.insert(share->other);
+  if (axes.size() != 2) return std::nullopt;
+  Share made{.axis = *axes.begin(), .other = *axes.rbegin()};
+  const Ranges all_of_second = {{0, extent(term, made.other)}};
+  std::set<int64_t> bounds = {0, extent(term, made.axis)};
+  for (const Share* share : {&a, &b}) {
+    for (const auto& [range, ranges] : share->slabs) bounds.insert({range.first, range.second});
+    if (share->other < 0 && share->axis == made.axis)
+      for (const auto& range : share->ranges) bounds.insert({range.first, range.second});
+  }
+  for (auto at = bounds.begin(); std::next(at) != bounds.end(); ++at) {
+    auto both = verify::united(ranges_at(a, made.axis, *at, all_of_second),
+                               ranges_at(b, made.axis, *at, all_of_second));
+    if (!both) return std::nullopt;
+    const int64_t end = *std::next(at);
+    if (both->empty()) continue;
+    if (!made.slabs.empty() && made.slabs.back().first.second == *at &&
+        made.slabs.back().second == *both)
+      made.slabs.back().first.second = end;
+    else
+      made.slabs.push_back({{*at, end}, *std::move(both)});
+  }
+  return simplest(term, std::move(made));
+}
+
+// The same with fewer axes, where these say it.
+Share ContentsTable::simplest(ir::ValueId term, Share share) const {
+  const auto all_of = [&](int axis) { return Ranges{{0, extent(term, axis)}}; };
+  if (share.other >= 0) {
+    const bool is_of_first =
+        std::all_of(share.slabs.begin(), share.slabs.end(),
+                    [&](const auto& slab) { return slab.second == all_of(share.other); });
+    Ranges places;
+    for (const auto& slab : share.slabs) places.push_back(slab.first);
+    if (is_of_first)
+      share = {.axis = share.axis, .ranges = std::move(places)};
+    else if (places == all_of(share.axis))
+      share = {.axis = share.other, .ranges = share.slabs.front().second};
+    else
+      return share;
+  }
+  return share.ranges == all_of(share.axis) ? Share{} : share;
 }
 
 std::optional<ContentsId> ContentsTable::sum(ContentsId a, ContentsId b) {

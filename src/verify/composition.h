@@ -29,11 +29,17 @@ namespace lowtide::verify {
 struct ContentsTag;
 using ContentsId = Id<ContentsTag>;
 
-// Which part of the sum that an op forms is there: all of it, or these ranges of an axis, ascending
-// and apart.
+// Ascending and apart.
+using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+
+// Which part of the sum that an op forms is there: all of it, these ranges of an axis, or of each
+// of some ranges of it (slabs) these ranges of another axis. Slabs ascend and are apart, neighbours
+// have other ranges, and no two axes are named where one would do: equal shares are equal.
 struct Share {
-  int axis = -1;  // -1: all
-  std::vector<std::pair<int64_t, int64_t>> ranges = {};
+  int axis = -1;  // -1: all; the lower one of two
+  Ranges ranges = {};
+  int other = -1;                                                          // -1: one axis
+  std::vector<std::pair<std::pair<int64_t, int64_t>, Ranges>> slabs = {};  // of two axes
   bool all() const { return axis < 0; }
   auto operator<=>(const Share&) const = default;
 };
@@ -59,15 +65,18 @@ class ContentsTable {
   std::optional<ContentsId> sum(ContentsId a, ContentsId b);
   std::optional<ContentsId> maximum(ContentsId a, ContentsId b);
   // An axis has so many places: ranges that have all of them are the whole.
-  void set_extent(ir::ValueId term, int64_t extent) { extents_[term] = extent; }
-  int64_t extent(ir::ValueId term) const { return extents_.at(term); }
+  void set_extent(ir::ValueId term, int axis, int64_t extent) { extents_[{term, axis}] = extent; }
+  int64_t extent(ir::ValueId term, int axis) const { return extents_.at({term, axis}); }
 
  private:
   std::optional<ContentsId> united(ContentsId a, ContentsId b);
+  std::optional<Share> united(ir::ValueId term, const Share& a, const Share& b) const;
+  std::optional<Share> united_in_slabs(ir::ValueId term, const Share& a, const Share& b) const;
+  Share simplest(ir::ValueId term, Share share) const;
 
   std::map<Contents, ContentsId> ids_;
   IdVector<ContentsId, const Contents*> by_id_;
-  std::map<ir::ValueId, int64_t> extents_;
+  std::map<std::pair<ir::ValueId, int>, int64_t> extents_;
   std::map<ContentsId, std::vector<ContentsId>> reshapes_;  // by what they are elements of
 };
 

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -162,7 +166,7 @@ TEST_F(Compositions, SharesOfASumAreAddedOnceAndAreTheWholeTogether) {
                          .largest = largest,
                          .dims = {2}});
   };
-  table_.set_extent(term, 8);
+  table_.set_extent(term, 1, 8);
   const ContentsId low = share({{0, 3}}), high = share({{5, 8}}), middle = share({{3, 5}});
   const auto ends = table_.sum(high, low);
   ASSERT_TRUE(ends.has_value());
@@ -178,6 +182,49 @@ TEST_F(Compositions, SharesOfASumAreAddedOnceAndAreTheWholeTogether) {
   ASSERT_TRUE(both.has_value());
   EXPECT_EQ(table_.at(*both).terms.size(), 2U);
   EXPECT_FALSE(table_.sum(*both, contents(4, {2})).has_value());
+}
+
+// Rectangles of two axes, drawn until they are all of both, in any order and in any of the shapes
+// that a loop in a loop gives: the share that is there is the set of places, by definition.
+TEST_F(Compositions, SharesOfTwoAxesAreSetsOfPlaces) {
+  const ir::ValueId term(5);
+  constexpr int64_t kFirst = 4, kSecond = 3;
+  table_.set_extent(term, 0, kFirst);
+  table_.set_extent(term, 2, kSecond);
+  using Places = std::set<std::pair<int64_t, int64_t>>;
+  std::map<Places, ContentsId> known;
+  int sums = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Rng rng(seed);
+    Places places;
+    std::optional<ContentsId> all;
+    for (int draw = 0; draw < 12; ++draw) {
+      const int64_t a = rng.between(0, kFirst - 1), b = rng.between(a + 1, kFirst);
+      const int64_t c = rng.between(0, kSecond - 1), d = rng.between(c + 1, kSecond);
+      const bool first = b - a == kFirst, second = d - c == kSecond;
+      Share share{.axis = 0, .other = 2, .slabs = {{{a, b}, {{c, d}}}}};
+      if (second) share = {.axis = 0, .ranges = {{a, b}}};
+      if (first) share = {.axis = 2, .ranges = {{c, d}}};
+      if (first && second) share = {};
+      Places more;
+      for (int64_t x = a; x < b; ++x)
+        for (int64_t y = c; y < d; ++y) more.emplace(x, y);
+      const ContentsId one = table_.id_of({.terms = {{term, share}}, .dims = {2}});
+      const bool overlaps = std::any_of(more.begin(), more.end(),
+                                        [&](const auto& place) { return places.contains(place); });
+      const auto sum = all ? table_.sum(*all, one) : std::optional(one);
+      ASSERT_EQ(sum.has_value(), !overlaps) << "seed " << seed;
+      refused += overlaps;
+      if (overlaps) continue;
+      sums += all.has_value();
+      all = sum;
+      places.merge(more);
+      const auto [same, is_new] = known.try_emplace(places, *all);
+      EXPECT_EQ(same->second, *all) << "seed " << seed << ", " << places.size() << " places";
+    }
+  }
+  EXPECT_GT(sums, 300);
+  EXPECT_GT(refused, 300);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "verify/beside.h"
 #include "verify/composition.h"
 #include "verify/facts.h"
+#include "verify/nested_part.h"
 #include "verify/part_name.h"
 #include "verify/parts_floor.h"
 #include "verify/whole_step.h"
@@ -34,8 +35,7 @@ double real(const ir::Attrs& attrs, std::string_view key) {
 // Which op of the whole step an op of the plan is, or which part of it.
 struct Match {
   ir::OpId op;
-  int axis = -1;  // not cut
-  int64_t begin = 0, end = 0;
+  std::vector<AxisRange> cuts = {};  // the outer one first; none: it is all of the op
 };
 
 class Parts {
@@ -70,52 +70,129 @@ class Parts {
 
   // ---- which op is which
 
+  using Place = std::vector<size_t>;  // which part, which part of that
+  using PartsOf = std::map<Place, PlanOpId>;
+
   void match_ops() {
-    std::map<ir::OpId, std::map<size_t, PlanOpId>> parts;
+    std::map<ir::OpId, PartsOf> parts;
     for (const PlanOpId o : plan_.ops.ids()) {
       const plan::PlanOp& op = plan_.ops[o];
-      const auto as_it_was = whole_.find(op.name, op.kind);
-      if (as_it_was) match_[o] = Match{*as_it_was};
-      const auto part = part_name(op.name);
-      if (as_it_was || !part) continue;
-      if (const auto base = whole_.find(part->op, op.kind)) parts[*base][part->part] = o;
+      Place place;
+      std::string_view name = op.name;
+      auto base = whole_.find(name, op.kind);
+      for (auto part = part_name(name); !base && part && place.size() < kMostAxesCut;
+           part = part_name(name)) {
+        place.insert(place.begin(), part->part);
+        name = part->op;
+        base = whole_.find(name, op.kind);
+      }
+      if (!base) continue;
+      if (place.empty())
+        match_[o] = Match{*base};
+      else
+        parts[*base][place] = o;
     }
     for (const auto& [op, of_op] : parts) match_parts(op, of_op);
   }
 
-  // The axis along which parts of these sizes follow one another.
-  void match_parts(ir::OpId id, const std::map<size_t, PlanOpId>& parts) {
+  // The axis along which parts of these sizes follow one another, or the two of them. Sizes may not
+  // say which of two axes is the outer one; what parts read does (decide).
+  void match_parts(ir::OpId id, const PartsOf& parts) {
     const ops::Instance instance = ops::instance_of(whole_.graph(), id);
-    const auto map = ops::axis_map(instance);
-    if (!map) return;
     report_.ops_in_parts += 1;
     report_.parts += static_cast<int64_t>(parts.size());
-    for (int axis = 0; axis < static_cast<int>(map->axes.size()); ++axis) {
-      if (!ops::can_split(*map, axis)) continue;
-      std::vector<Match> matches;
-      int64_t begin = 0;
-      for (const auto& [k, o] : parts) {
-        const int64_t size = size_along(*map, axis, instance, o);
-        if (size <= 0 || !has_shape(instance, axis, begin, size, o)) break;
-        matches.push_back({id, axis, begin, begin + size});
-        begin += size;
-      }
-      if (matches.size() != parts.size()) continue;
-      const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
-      if (begin != extent) continue;
-      size_t next = 0;
-      for (const auto& [k, o] : parts) match_[o] = matches[next++];
-      return;
+    const size_t depth = parts.begin()->first.size();
+    for (const auto& [place, o] : parts)
+      if (place.size() != depth) return;
+    const std::vector<int> axes = axes_of(instance);
+    std::vector<Matches> all;
+    for (const int outer : axes)
+      for (const int inner : depth == 1 ? std::vector<int>{-1} : axes)
+        if (auto matches = matches_along(instance, id, outer, inner, parts))
+          all.push_back(*std::move(matches));
+    if (all.empty()) return;
+    for (const auto& [o, match] : all.front()) match_[o] = match;
+    if (all.size() > 1) open_[id] = std::move(all);
+  }
+
+  using Matches = std::map<PlanOpId, Match>;
+  std::optional<Matches> matches_along(const ops::Instance& whole, ir::OpId id, int outer,
+                                       int inner, const PartsOf& parts) const {
+    Matches matches;
+    AxisRange range{outer, 0, 0};
+    for (auto first = parts.begin(); first != parts.end();) {
+      auto last = first;
+      while (last != parts.end() && last->first.front() == first->first.front()) ++last;
+      range.begin = std::exchange(range.end, range.end + size_along(whole, outer, first->second));
+      if (range.end <= range.begin ||
+          !match_part(whole, {id, {range}}, inner, {first, last}, matches))
+        return std::nullopt;
+      first = last;
     }
+    return is_end(whole, range) ? std::optional(std::move(matches)) : std::nullopt;
+  }
+
+  // A part along the outer axis: one op, or parts of it along the inner one.
+  struct Some {
+    PartsOf::const_iterator first, last;
+  };
+  bool match_part(const ops::Instance& whole, const Match& part, int inner, Some some,
+                  Matches& matches) const {
+    const auto outer = NestedPart::make(whole, part.cuts);
+    if (!outer) return false;
+    if (inner < 0) {
+      matches[some.first->second] = part;
+      return has_shape(*outer, some.first->second);
+    }
+    AxisRange range{inner, 0, 0};
+    for (auto at = some.first; at != some.last; ++at) {
+      range.begin =
+          std::exchange(range.end, range.end + size_along(outer->instance(), inner, at->second));
+      Match match = part;
+      match.cuts.push_back(range);
+      const auto of_part = NestedPart::make(whole, match.cuts);
+      if (range.end <= range.begin || !of_part || !has_shape(*of_part, at->second)) return false;
+      matches[at->second] = std::move(match);
+    }
+    return is_end(outer->instance(), range);
+  }
+
+  static std::vector<int> axes_of(const ops::Instance& instance) {
+    std::vector<int> axes;
+    const auto map = ops::axis_map(instance);
+    for (int axis = 0; map && axis < static_cast<int>(map->axes.size()); ++axis)
+      if (ops::can_split(*map, axis)) axes.push_back(axis);
+    return axes;
+  }
+
+  static bool is_end(const ops::Instance& instance, const AxisRange& range) {
+    const auto map = ops::axis_map(instance);
+    return map && map->axes[static_cast<size_t>(range.axis)].extent.constant() == range.end;
+  }
+
+  // Of the ways to match the parts of an op, those by which this part is right stay.
+  void decide(PlanOpId o, const Seen& seen) {
+    const auto open = match_[o] ? open_.find(match_[o]->op) : open_.end();
+    if (open == open_.end()) return;
+    std::vector<Matches> right;
+    for (Matches& matches : open->second) {
+      std::vector<Composition> made;
+      std::string why;
+      if (is_part(seen, matches.at(o), made, why)) right.push_back(matches);
+    }
+    if (right.empty()) return;  // what is wrong is told by the first
+    for (const auto& [part, match] : right.front()) match_[part] = match;
+    open->second = std::move(right);
   }
 
   // How many places of the axis the op of the plan has, by the dimensions that walk it alone; 0:
   // none says so.
-  int64_t size_along(const ops::AxisMap& map, int axis, const ops::Instance& whole,
-                     PlanOpId o) const {
+  int64_t size_along(const ops::Instance& whole, int axis, PlanOpId o) const {
     const plan::PlanOp& op = plan_.ops[o];
-    const int64_t extent = *map.axes[static_cast<size_t>(axis)].extent.constant();
-    for (const ops::AxisUse& use : map.uses) {
+    const auto map = ops::axis_map(whole);
+    if (!map || axis >= static_cast<int>(map->axes.size())) return 0;
+    const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
+    for (const ops::AxisUse& use : map->uses) {
       const auto operand = static_cast<size_t>(use.operand), d = static_cast<size_t>(use.dim);
       if (use.axis != axis || use.kind == ops::LinkKind::kWindow ||
           use.kind == ops::LinkKind::kShift || use.kind == ops::LinkKind::kBroadcast)
@@ -135,18 +212,13 @@ class Parts {
     return made ? made->at(output).type.dims[dim].constant().value_or(0) : 0;
   }
 
-  bool has_shape(const ops::Instance& whole, int axis, int64_t begin, int64_t size,
-                 PlanOpId o) const {
-    const auto part = ops::part(whole, axis, begin, begin + size);
-    if (!part) return false;
+  bool has_shape(const NestedPart& part, PlanOpId o) const {
+    const ops::Instance wanted = part.instance();
     const ops::SliceOp now = bare(o);
-    for (size_t i = 0; i < whole.inputs.size() && i < now.inputs.size(); ++i) {
-      if (!whole.inputs[i] || !now.inputs[i]) continue;
-      Numbers wanted = numbers(whole.inputs[i]->dims);
-      if (const ops::SliceOf& slice = part->inputs[i]; !slice.whole)
-        wanted[static_cast<size_t>(slice.dim)] = *slice.end.constant() - *slice.begin.constant();
-      if (wanted != numbers(now.inputs[i]->dims)) return false;
-    }
+    for (size_t i = 0; i < wanted.inputs.size() && i < now.inputs.size(); ++i)
+      if (wanted.inputs[i] && now.inputs[i] &&
+          numbers(wanted.inputs[i]->dims) != numbers(now.inputs[i]->dims))
+        return false;
     return true;
   }
 
@@ -182,6 +254,7 @@ class Parts {
       seen.inputs.push_back(op.inputs[i].valid() ? &of_[op.inputs[i]] : nullptr);
     std::vector<Composition> made;
     std::string why = "it is no op of the whole step, nor one of parts that make one";
+    decide(o, seen);
     if (auto same_elements = rearranged(o, seen)) {
       made = {std::move(*same_elements)};
     } else if (!match_[o] || !is_part(seen, *match_[o], made, why)) {
@@ -260,17 +333,10 @@ class Parts {
   bool is_part(const Seen& seen, const Match& match, std::vector<Composition>& made,
                std::string& why) {
     const ir::Op& op = whole_.graph().op(match.op);
-    ops::Part part{.attrs = op.attrs,
-                   .inputs = std::vector<ops::SliceOf>(op.inputs.size()),
-                   .outputs = std::vector<ops::SliceOf>(op.outputs.size()),
-                   .merges = std::vector<ops::Merge>(op.outputs.size(), ops::Merge::kConcat)};
-    if (match.axis >= 0) {
-      auto cut =
-          ops::part(ops::instance_of(whole_.graph(), match.op), match.axis, match.begin, match.end);
-      if (!cut) return why = cut.error().message, false;
-      part = std::move(*cut);
-    }
-    if (!same_attrs(seen, part.attrs, why)) return false;
+    const ops::Instance whole = ops::instance_of(whole_.graph(), match.op);
+    const auto part = NestedPart::make(whole, match.cuts);
+    if (!part) return why = part.error().message, false;
+    if (!same_attrs(seen, part->attrs(), why)) return false;
     std::map<size_t, size_t> sums;  // operands, and the results that add into them
     for (const auto& [input, output] : ops::accumulators(seen.instance)) {
       const auto i = static_cast<size_t>(input);
@@ -280,9 +346,9 @@ class Parts {
     const size_t most = std::max(seen.inputs.size(), op.inputs.size());
     for (size_t i = 0; i < most; ++i)
       if (!sums.contains(i) && !whole_.adds_into(match.op, i) &&
-          !same_operand(seen, match.op, part, i, why))
+          !same_operand(seen, match.op, *part, i, why))
         return false;
-    for (size_t o = 0; o < op.outputs.size(); ++o) made.push_back(result(match, part, o));
+    for (size_t o = 0; o < op.outputs.size(); ++o) made.push_back(result(match.op, *part, o));
     return std::all_of(sums.begin(), sums.end(), [&](const auto& sum) {
       return add_into(made[sum.second], *seen.inputs[sum.first], why);
     });
@@ -308,45 +374,36 @@ class Parts {
     return true;
   }
 
-  bool same_operand(const Seen& seen, ir::OpId id, const ops::Part& part, size_t i,
+  bool same_operand(const Seen& seen, ir::OpId id, const NestedPart& part, size_t i,
                     std::string& why) const {
     const ir::Op& op = whole_.graph().op(id);
-    const bool wanted = i < op.inputs.size() && op.inputs[i].valid() && !part.inputs[i].absent;
+    const bool wanted = part.has_input(i);
     const bool there = i < seen.inputs.size() && seen.inputs[i] != nullptr;
     if (wanted != there)
       return why = fmt::format("operand {} is {}there", i, there ? "" : "not "), false;
     if (!wanted) return true;
-    Composition of_whole = whole_.of(op.inputs[i]);
     Numbers expected = whole_.dims(op.inputs[i]);
-    if (const ops::SliceOf& slice = part.inputs[i]; !slice.whole) {
-      const int64_t begin = *slice.begin.constant(), end = *slice.end.constant();
-      of_whole = sliced(of_whole, static_cast<size_t>(slice.dim), begin, end);
-      expected[static_cast<size_t>(slice.dim)] = end - begin;
-    }
-    if (expected == dims_of(seen, i) && same(of_whole, *seen.inputs[i], expected)) return true;
-    why = fmt::format("operand {} is not {} of '{}'", i, part.inputs[i].whole ? "all" : "the slice",
+    const Composition read = part.read(i, whole_.of(op.inputs[i]), expected);
+    if (expected == dims_of(seen, i) && same(read, *seen.inputs[i], expected)) return true;
+    why = fmt::format("operand {} is not {} of '{}'", i, part.reads_all(i) ? "all" : "the slice",
                       whole_.graph().value(op.inputs[i]).name);
     return false;
   }
 
-  Composition result(const Match& match, const ops::Part& part, size_t o) {
-    const ir::ValueId value = whole_.graph().op(match.op).outputs[o];
-    const ops::SliceOf& slice = part.outputs[o];
+  Composition result(ir::OpId id, const NestedPart& part, size_t o) {
+    const ir::ValueId value = whole_.graph().op(id).outputs[o];
     Contents contents = table_.at(whole_.own(value));
-    if (part.merges[o] != ops::Merge::kConcat) {
-      const auto map = ops::axis_map(ops::instance_of(whole_.graph(), match.op));
-      table_.set_extent(value, *map->axes[static_cast<size_t>(match.axis)].extent.constant());
-      contents.terms[value] = {match.axis, {{match.begin, match.end}}};
-      contents.largest = part.merges[o] == ops::Merge::kMax;
-      contents.unweighted = slice.whole && part.scale != 1.0;
+    contents.terms[value] = part.share(o, value, table_);
+    contents.largest = part.is_largest(o);
+    contents.unweighted = part.is_unweighted(o);
+    const Composition all = all_of(table_, table_.id_of(contents));
+    if (auto overlap = part.overlap(o, all)) {
+      contents.terms[value] = overlap->share;
+      Box box = overlap->slice.front();
+      box.contents = table_.id_of(contents);
+      nonzero_.insert_or_assign(box.contents, box);
     }
-    const ContentsId id = table_.id_of(contents);
-    Composition made = all_of(table_, id);
-    if (slice.whole) return made;
-    made = sliced(made, static_cast<size_t>(slice.dim), *slice.begin.constant(),
-                  *slice.end.constant());
-    if (part.merges[o] == ops::Merge::kSum) nonzero_.insert_or_assign(id, made.front());
-    return made;
+    return part.make_of(o, all);
   }
 
   bool add_into(Composition& made, const Composition& before, std::string& why) {
@@ -393,7 +450,7 @@ class Parts {
     Contents made = table_.at(*contents);
     const auto& [term, share] = *made.terms.begin();
     const double part = static_cast<double>(share.ranges[0].second - share.ranges[0].first) /
-                        static_cast<double>(table_.extent(term));
+                        static_cast<double>(table_.extent(term, share.axis));
     if (std::abs(real(op.attrs, "scale") - part) > 1e-12 * part || real(op.attrs, "shift") != 0)
       return std::nullopt;
     made.unweighted = false;
@@ -451,6 +508,7 @@ class Parts {
   ContentsTable table_;
   WholeStep whole_;
   IdVector<PlanOpId, std::optional<Match>> match_;
+  std::map<ir::OpId, std::vector<Matches>> open_;  // where there are several ways to match parts
   IdVector<PlanValueId, Composition> of_;
   std::map<ContentsId, Box> nonzero_;
   IdVector<ir::OpId, int64_t> runs_;  // of ops of the whole step, uncut or a part

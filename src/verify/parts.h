@@ -5,8 +5,10 @@
 // By induction over the plan's ops, each value gets a composition (composition.h): which boxes of
 // which values of the whole step it shows, or which part of a sum.
 //
-//   a part      the sizes of its axes say which axis was cut and where; the parts of an op follow
-//               one another and are the whole axis. Its operands show the slices that the op table
+//   a part      the sizes of its axes say which axis was cut and where, or which two, one within
+//               the other (nested_part.h); the parts of an op follow one another and are the whole
+//               axis. Where sizes leave open which of two axes is the outer one, what the parts
+//               read says it. Its operands show the slices that the op table
 //               asks for (ops::part), its attributes are those of the part. Then its result is the
 //               slice, or the share of the sum, that the op table says.
 //   handing on  slices, joins, layouts, float types, reshapes of wholes; additions and maxima of
@@ -21,7 +23,7 @@
 // of ops it only takes which op to compare with; a wrong name is found, nothing rests on it. The
 // expansion (fission/expand.h) is not asked.
 //
-// Tests: tests/verify_parts_test.cc.
+// Tests: tests/verify_parts_test.cc, tests/nested_parts_test.cc.
 #pragma once
 
 #include <cstdint>

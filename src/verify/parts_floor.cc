@@ -24,19 +24,21 @@ struct Maker {
   bool adds = false;       // into what is there
 };
 
-// Asked of the whole axis as one part: does it say which slice of the result that is? Of an op that
-// the op table refuses there are other findings.
+// The two longest axes together, as an op runs in parts of parts. Asked of the whole axis as one
+// part: does it say which slice of the result that is? Of an op that the op table refuses there are
+// other findings.
 int64_t most_parts(const ops::Instance& instance) {
-  int64_t most = 1;
+  int64_t most = 1, next = 1;
   const auto map = ops::axis_map(instance);
   if (!map) return most;
   for (int axis = 0; axis < static_cast<int>(map->axes.size()); ++axis) {
     const auto extent = map->axes[static_cast<size_t>(axis)].extent.constant();
-    if (!extent || *extent <= most || !ops::can_split(*map, axis)) continue;
+    if (!extent || *extent <= next || !ops::can_split(*map, axis)) continue;
     const auto all_of_it = ops::part(instance, axis, 0, *extent);
-    if (all_of_it && !all_of_it->outputs[0].whole) most = *extent;
+    if (!all_of_it || all_of_it->outputs[0].whole) continue;
+    next = std::min(most, *extent), most = std::max(most, *extent);
   }
-  return most;
+  return most * next;
 }
 
 std::optional<Maker> maker_of(const ops::Instance& instance) {
@@ -106,6 +108,13 @@ std::string wrong_beside_parts(const plan::PartsFloor& claimed, const std::vecto
   return wrong_claim(claimed, all);
 }
 
+// Or a part of a part of it.
+bool is_part_of(std::string_view name, std::string_view op) {
+  for (auto part = part_name(name); part; part = part_name(part->op))
+    if (part->op == op) return true;
+  return false;
+}
+
 }  // namespace
 
 PartsFloorVerdict check_parts_floor(const Precedence& precedence) {
@@ -123,8 +132,7 @@ PartsFloorVerdict check_parts_floor(const Precedence& precedence) {
   std::vector<Maker> parts;
   for (const PlanOpId id : plan.ops.ids()) {
     const bool is_whole = plan.ops[id].name == claimed.op;
-    const auto part = part_name(plan.ops[id].name);
-    if (!is_whole && !(part && part->op == claimed.op)) continue;
+    if (!is_whole && !is_part_of(plan.ops[id].name, claimed.op)) continue;
     const std::optional<Maker> maker = maker_of(facts, id);
     if (maker && is_whole) return {wrong_claim(claimed, *maker), {}};
     if (maker) parts.push_back(*maker);

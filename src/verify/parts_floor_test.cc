@@ -33,7 +33,7 @@ struct Net : GraphWriter {
   }
 };
 
-// rows [6, 8] times [8, 12]: 288 bytes in at most 12 parts.
+// rows [6, 8] times [8, 12]: 288 bytes in at most 72 parts.
 Plan whole_plan() {
   Net net;
   const ir::ValueId x = net.given({6, 8}), w = net.given({8, 12});
@@ -66,37 +66,37 @@ std::string finding(Plan p, PartsFloor claimed) {
 
 TEST(PartsFloor, OfAnOpThatRunsWholeIsRecomputed) {
   const Plan p = whole_plan();
-  EXPECT_EQ(finding(p, {24, "product", 12, 24}), "");
-  EXPECT_EQ(finding(p, {10, "product", 20, 14}), "") << "less than is so may be claimed";
-  EXPECT_EQ(finding(p, {25, "product", 12, 25}),
-            "in any parts: op 'product' in 12 is claimed to make 25 bytes each, its result of 288 "
-            "bytes makes 24");
+  EXPECT_EQ(finding(p, {4, "product", 72, 4}), "");
+  EXPECT_EQ(finding(p, {2, "product", 80, 3}), "") << "less than is so may be claimed";
+  EXPECT_EQ(finding(p, {5, "product", 72, 5}),
+            "in any parts: op 'product' in 72 is claimed to make 5 bytes each, its result of 288 "
+            "bytes makes 4");
   EXPECT_EQ(
-      finding(p, {48, "product", 6, 48}),
-      "in any parts: op 'product' is claimed to run in at most 6, the op table lets it run in "
-      "12");
+      finding(p, {24, "product", 12, 24}),
+      "in any parts: op 'product' is claimed to run in at most 12, the op table lets it run in "
+      "72");
   EXPECT_EQ(finding(p, {4, "end", 12, 4}),
             "in any parts: op 'end' is claimed to set the floor, and is a Relu of f32; only a "
             "MatMul or a Conv of f32 can");
-  const std::string more = finding(p, {25, "product", 12, 24});
-  EXPECT_NE(more.find("24 are of op 'product'"), std::string::npos) << more;
+  const std::string more = finding(p, {5, "product", 72, 4});
+  EXPECT_NE(more.find("4 are of op 'product'"), std::string::npos) << more;
 }
 
 TEST(PartsFloor, OfAnOpInPartsIsHeldBesideThem) {
-  EXPECT_EQ(finding(plan_in_parts(3), {24, "product", 12, 24}), "open");
+  EXPECT_EQ(finding(plan_in_parts(3), {4, "product", 72, 4}), "open");
   EXPECT_EQ(
       finding(plan_in_parts(3), {288, "product", 1, 288}),
       "in any parts: op 'product' is claimed to run in at most 1, and runs in 3 in this plan");
   EXPECT_EQ(
-      finding(plan_in_parts(3), {48, "product", 6, 48}),
-      "in any parts: op 'product' is claimed to run in at most 6, the op table lets it run in "
-      "12");
-  EXPECT_EQ(finding(plan_in_parts(2), {25, "product", 12, 25}),
-            "in any parts: op 'product' in 12 is claimed to make 25 bytes each, its result of 288 "
-            "bytes makes 24");
+      finding(plan_in_parts(3), {24, "product", 12, 24}),
+      "in any parts: op 'product' is claimed to run in at most 12, the op table lets it run in "
+      "24");
+  EXPECT_EQ(finding(plan_in_parts(2), {5, "product", 72, 5}),
+            "in any parts: op 'product' in 72 is claimed to make 5 bytes each, its result of 288 "
+            "bytes makes 4");
 }
 
-// [2, 8] times [8, 3] in 4 parts of the 8: each makes all of the result, which has 3 parts at most.
+// [2, 8] times [8, 3] in 4 parts of the 8: each makes all of the result, which has 6 parts at most.
 TEST(PartsFloor, OfASumIsNotHeldBesideTheNumberOfItsShares) {
   Net net;
   ir::ValueId sum;
@@ -106,10 +106,10 @@ TEST(PartsFloor, OfASumIsNotHeldBesideTheNumberOfItsShares) {
     sum = net.op("product/part" + std::to_string(k), "MatMul", inputs);
   }
   const Plan p = net.plan(net.op("end", "Relu", {sum}));
-  EXPECT_EQ(finding(p, {8, "product", 3, 8}), "open");
-  EXPECT_EQ(finding(p, {12, "product", 2, 12}),
-            "in any parts: op 'product' is claimed to run in at most 2, the op table lets it run "
-            "in 3");
+  EXPECT_EQ(finding(p, {4, "product", 6, 4}), "open");
+  EXPECT_EQ(finding(p, {8, "product", 3, 8}),
+            "in any parts: op 'product' is claimed to run in at most 3, the op table lets it run "
+            "in 6");
 }
 
 TEST(PartsFloor, OfAnOpThatThePlanDoesNotRunIsOpen) {
@@ -124,15 +124,15 @@ TEST(PartsFloor, OfTheStepInOnePartIsRecomputed) {
       net.op("conv", "Conv", {image, filters},
              {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}, {"group", int64_t{2}}});
   net.result(net.op("end", "Relu", {made}));
-  // 8 channels in 2 groups: 9 rows are more.
+  // 9 rows of 9 columns are more than 8 channels in 2 groups.
   const int64_t bytes = 2 * 8 * 9 * 9 * 4;
-  EXPECT_EQ(wrong_parts_floor({0, "conv", 9, bytes / 9}, net.graph()), "");
+  EXPECT_EQ(wrong_parts_floor({0, "conv", 81, bytes / 81}, net.graph()), "");
   EXPECT_EQ(
-      wrong_parts_floor({0, "conv", 8, bytes / 8}, net.graph()),
-      "in any parts: op 'conv' is claimed to run in at most 8, the op table lets it run in 9");
-  EXPECT_EQ(wrong_parts_floor({0, "conv", 9, bytes / 9 + 1}, net.graph()),
-            "in any parts: op 'conv' in 9 is claimed to make 577 bytes each, its result of 5184 "
-            "bytes makes 576");
+      wrong_parts_floor({0, "conv", 9, bytes / 9}, net.graph()),
+      "in any parts: op 'conv' is claimed to run in at most 9, the op table lets it run in 81");
+  EXPECT_EQ(wrong_parts_floor({0, "conv", 81, bytes / 81 + 1}, net.graph()),
+            "in any parts: op 'conv' in 81 is claimed to make 65 bytes each, its result of 5184 "
+            "bytes makes 64");
   EXPECT_EQ(wrong_parts_floor({0, "none", 9, 8}, net.graph()),
             "in any parts: the step in one part has no op 'none'");
 }

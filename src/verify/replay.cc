@@ -33,7 +33,7 @@ std::string_view word(State state) {
 
 // What an arena buffer or a slot shows: a version, and the step that computed it. No version:
 // nothing.
-struct Contents {
+struct Shown {
   PlanValueId version{};
   int64_t computed = kNotYet;
 };
@@ -42,7 +42,7 @@ struct Note {
   State state = State::kUnmade;
   TransferKind under_way = TransferKind::kNone;
   int64_t since = 0;  // when the transfer began
-  Contents shows, slot;
+  Shown shows, slot;
 };
 
 class Replay {
@@ -94,7 +94,7 @@ class Replay {
  private:
   Lives::Stay& stay(PlanStorageId s) { return lives_.stays[lives_.latest[s]]; }
 
-  void begin(PlanStorageId s, int64_t address, Contents contents) {
+  void begin(PlanStorageId s, int64_t address, Shown contents) {
     notes_[s].state = State::kAlive;
     notes_[s].shows = contents;
     held_ += plan_.storages[s].bytes;

@@ -3,7 +3,10 @@
 // that lead to one op have with them, all ways tried. What is asked about pairs of the whole plan
 // is asked once, and written down in tables.
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <regex>
+#include <string>
 
 #include "verify/testing/definition_parts.h"
 
@@ -234,20 +237,22 @@ std::vector<int64_t> dims_computed(const Plan& p, const plan::PlanOp& op) {
 }
 
 // By the textbook: each dimension of the result of a product or a convolution can be computed
-// element by element; the channels of a convolution in groups only group by group.
+// element by element, along two of them at once; the channels of a convolution in groups only group
+// by group.
 int64_t most_parts(const Plan& p, const plan::PlanOp& op) {
   std::vector<int64_t> dims = dims_computed(p, op);
   const auto group = op.attrs.find("group");
   if (op.kind == "Conv" && group != op.attrs.end() && std::get<int64_t>(group->second) > 1)
     dims[1] = std::get<int64_t>(group->second);
-  return dims.empty() ? 1 : std::max<int64_t>(1, *std::max_element(dims.begin(), dims.end()));
+  dims.insert(dims.end(), {1, 1});
+  std::sort(dims.begin(), dims.end(), std::greater<>());
+  return dims[0] * dims[1];
 }
 
 bool is_numbered(const std::string& name, const std::string& op) {
-  const std::string part = op + "/part";
-  return name.size() > part.size() && name.substr(0, part.size()) == part &&
-         std::all_of(name.begin() + static_cast<int64_t>(part.size()), name.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
+  const std::string number = "/part[0-9]+";
+  if (name.substr(0, op.size()) != op) return false;
+  return std::regex_match(name.substr(op.size()), std::regex(number + "(" + number + ")?"));
 }
 
 }  // namespace

@@ -1,0 +1,91 @@
+#include "verify/nested_part.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lowtide::verify {
+namespace {
+
+Composition cut(Composition of, const ops::SliceOf& slice) {
+  if (slice.whole) return of;
+  return sliced(of, static_cast<size_t>(slice.dim), *slice.begin.constant(), *slice.end.constant());
+}
+
+}  // namespace
+
+Result<NestedPart> NestedPart::make(const ops::Instance& whole,
+                                    const std::vector<AxisRange>& cuts) {
+  NestedPart made;
+  made.whole_ = &whole;
+  made.cuts_ = cuts;
+  made.inputs_ = whole.inputs;
+  made.levels_.reserve(cuts.size());
+  for (const AxisRange& range : cuts) {
+    const ops::Instance around = made.instance();
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(around));
+    LT_ASSIGN(ops::Part part, ops::part(around, range.axis, range.begin, range.end));
+    made.extents_.push_back(
+        map.axes[static_cast<size_t>(range.axis)].extent.constant().value_or(0));
+    made.inputs_ = ops::instance_of(around, part).inputs;
+    made.levels_.push_back(std::move(part));
+  }
+  return made;
+}
+
+Composition NestedPart::read(size_t input, Composition of, std::vector<int64_t>& dims) const {
+  for (const ops::Part& level : levels_) of = cut(std::move(of), level.inputs[input]);
+  for (size_t d = 0; d < dims.size(); ++d)
+    dims[d] = inputs_[input]->dims[d].constant().value_or(-1);
+  return of;
+}
+
+bool NestedPart::reads_all(size_t input) const {
+  return std::all_of(levels_.begin(), levels_.end(),
+                     [&](const ops::Part& level) { return level.inputs[input].whole; });
+}
+
+Share NestedPart::share(size_t output, ir::ValueId term, ContentsTable& table) const {
+  Share share;
+  for (size_t k = 0; k < levels_.size(); ++k) {
+    if (levels_[k].merges[output] == ops::Merge::kConcat) continue;
+    const auto [axis, begin, end] = cuts_[k];
+    table.set_extent(term, axis, extents_[k]);
+    const std::pair range(begin, end);
+    if (share.all())
+      share = {.axis = axis, .ranges = {range}};
+    else if (share.axis < axis)  // whichever is the outer one
+      share = {.axis = share.axis, .other = axis, .slabs = {{share.ranges.front(), {range}}}};
+    else
+      share = {.axis = axis, .other = share.axis, .slabs = {{range, share.ranges}}};
+  }
+  return share;
+}
+
+bool NestedPart::is_largest(size_t output) const {
+  return std::any_of(levels_.begin(), levels_.end(), [&](const ops::Part& level) {
+    return level.merges[output] == ops::Merge::kMax;
+  });
+}
+
+bool NestedPart::is_unweighted(size_t output) const {
+  return std::any_of(levels_.begin(), levels_.end(), [&](const ops::Part& level) {
+    return level.merges[output] != ops::Merge::kConcat && level.outputs[output].whole &&
+           level.scale != 1.0;
+  });
+}
+
+Composition NestedPart::make_of(size_t output, Composition all) const {
+  for (const ops::Part& level : levels_) all = cut(std::move(all), level.outputs[output]);
+  return all;
+}
+
+std::optional<NestedPart::Overlap> NestedPart::overlap(size_t output,
+                                                       const Composition& all) const {
+  if (levels_.empty()) return std::nullopt;
+  const ops::Part& outer = levels_.front();
+  if (outer.merges[output] != ops::Merge::kSum || outer.outputs[output].whole) return std::nullopt;
+  const auto [axis, begin, end] = cuts_.front();
+  return Overlap{{.axis = axis, .ranges = {{begin, end}}}, cut(all, outer.outputs[output])};
+}
+
+}  // namespace lowtide::verify

@@ -1,0 +1,63 @@
+// A part of an op, cut along one axis or along two, one within the other, as the op table has it:
+// what it reads of each operand, and what of each result it makes. The second cut is one of the
+// part that the first makes, as an op of its own; its axis is counted as that op has them.
+//
+// Tests: tests/nested_parts_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "ops/op_table.h"
+#include "verify/composition.h"
+
+namespace lowtide::verify {
+
+// A range of an axis.
+struct AxisRange {
+  int axis = 0;
+  int64_t begin = 0, end = 0;
+};
+inline constexpr size_t kMostAxesCut = 2;
+
+class NestedPart {
+ public:
+  // `cuts`: the outer one first; none: the op itself. `whole` must stay. Error: as ops::part.
+  static Result<NestedPart> make(const ops::Instance& whole, const std::vector<AxisRange>& cuts);
+
+  ops::Instance instance() const { return {whole_->kind, &attrs(), inputs_}; }
+  const ir::Attrs& attrs() const { return levels_.empty() ? *whole_->attrs : levels_.back().attrs; }
+  bool has_input(size_t input) const { return input < inputs_.size() && inputs_[input]; }
+  // All of the operand, as `of` and with these dims, cut to what the part reads of it.
+  Composition read(size_t input, Composition of, std::vector<int64_t>& dims) const;
+  bool reads_all(size_t input) const;
+
+  // Which share of a result's sum or maximum it is; all: it is none. Extents of the axes go into
+  // the table.
+  Share share(size_t output, ir::ValueId term, ContentsTable& table) const;
+  bool is_largest(size_t output) const;
+  // A mean of a range: to be weighed yet.
+  bool is_unweighted(size_t output) const;
+  // All of the contents, cut to what the part makes of them.
+  Composition make_of(size_t output, Composition all) const;
+  // Parts of the outer cut make slices that overlap: the share and the slice that one of them is.
+  struct Overlap {
+    Share share;
+    Composition slice;
+  };
+  std::optional<Overlap> overlap(size_t output, const Composition& all) const;
+
+ private:
+  const ops::Instance* whole_ = nullptr;
+  std::vector<AxisRange> cuts_;
+  std::vector<int64_t> extents_;  // of the axes, by cut
+  std::vector<ops::Part> levels_;
+  std::vector<std::optional<ops::Type>> inputs_;
+};
+
+}  // namespace lowtide::verify

@@ -1,0 +1,255 @@
+// Ops in parts along two axes, one within the other, and windows that reach into several pieces. Of
+// the training steps of several families of networks, ops drawn at random run in parts of parts:
+// the reference executor, in double precision, gets the same results from them, with windows that
+// read wholes and with copies of what they reach; the verifier finds the same step in their plans,
+// and none where a share is lost; and they run in one arena of the planned size.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analysis/schedule_view.h"
+#include "base/rng.h"
+#include "exec/cpu/cpu.h"
+#include "fission/classes.h"
+#include "fission/expand.h"
+#include "fission/labels.h"
+#include "fission/part_order.h"
+#include "fission/rules.h"
+#include "ops/op_table.h"
+#include "pipeline/optimize.h"
+#include "plan/schedule_simulator.h"
+#include "support/long_checks.h"
+#include "support/run_against_reference.h"
+#include "support/small_steps.h"
+#include "support/step_families.h"
+#include "verify/parts.h"
+
+namespace lowtide {
+namespace {
+
+using fission::Cut;
+using fission::Cuts;
+using fission::NestedCuts;
+using fission::Windows;
+
+struct Drawn {
+  int cut = 0, nested = 0, sums_in_sums = 0, windows = 0;
+  std::set<std::string> kinds;  // of op and both axes
+};
+
+// Whether every part of the outer cut can run in those of the inner one.
+bool can_nest(const ops::Instance& op, const Cut& outer, const Cut& inner,
+              const std::string& axis) {
+  for (size_t k = 0; k + 1 < outer.bounds.size(); ++k) {
+    const auto part = ops::part(op, outer.axis, outer.bounds[k], outer.bounds[k + 1]);
+    if (!part || !fission::cut_within(axis, ops::instance_of(op, *part), inner.bounds))
+      return false;
+  }
+  return true;
+}
+
+bool is_summed(const ops::Instance& op, const Cut& cut) {
+  const auto part = ops::part(op, cut.axis, cut.bounds[0], cut.bounds[1]);
+  return part->merges[0] == ops::Merge::kSum;
+}
+
+NestedCuts draw_cuts(const ir::Graph& step, Rng& rng, Drawn& drawn) {
+  NestedCuts cuts(2, Cuts(step.op_count()));
+  for (const ir::OpId id : step.ops()) {
+    const std::vector<Choice> all = choices(step, id, rng);
+    if (all.empty() || rng.below(4) == 0) continue;
+    const Choice& outer = all[rng.below(all.size())];
+    const Choice& inner = all[rng.below(all.size())];
+    cuts[0][id] = outer.cut;
+    ++drawn.cut;
+    const ops::Instance op = ops::instance_of(step, id);
+    if (outer.axis == inner.axis || !can_nest(op, outer.cut, inner.cut, inner.axis)) continue;
+    cuts[1][id] = inner.cut;
+    ++drawn.nested;
+    drawn.sums_in_sums += is_summed(op, outer.cut) && is_summed(op, inner.cut);
+    drawn.kinds.insert(step.op(id).kind + " " + outer.axis + " " + inner.axis);
+  }
+  return cuts;
+}
+
+void expect_equal_effects(const ir::Graph& parts, const ir::Graph& step) {
+  const auto ours = effects(parts), wanted = effects(step);
+  ASSERT_EQ(ours.size(), wanted.size());
+  for (const auto& [name, exact] : wanted) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    const std::vector<double>& got = ours.at(name);
+    ASSERT_EQ(got.size(), exact.size()) << name;
+    for (size_t e = 0; e < exact.size(); ++e)
+      ASSERT_NEAR(got[e], exact[e], 1e-12 * (1 + std::abs(exact[e]))) << name << "[" << e << "]";
+  }
+}
+
+pipeline::OptimizeOptions quick(const runtime::KernelFactory* kernels) {
+  pipeline::OptimizeOptions options;
+  options.device = cost::find_device("cpu").value();
+  options.kernels = kernels;
+  options.find_smallest = false;
+  options.rewrites.without = {"common-ops"};  // of the step before it is cut, as a rule
+  options.order.limits.max_units = options.order.idle_units = 2'000'000;
+  options.pack.limits.max_units = 4'000'000;
+  options.pack_retries = 2;
+  return options;
+}
+
+TEST(NestedParts, OfRandomLabellingsEqualTheStepAndAreKnownByTheVerifier) {
+  Drawn drawn;
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(600, 14)); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Rng rng(seed * 19 + 4);
+    const ir::Graph step = step_of_family(seed, rng);
+    if (HasFailure()) return;
+    const NestedCuts cuts = draw_cuts(step, rng, drawn);
+    for (const Windows windows : {Windows::kOfWholes, Windows::kOfPieces}) {
+      const auto expanded = fission::expand(step, cuts, windows);
+      ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+      drawn.windows += static_cast<int>(expanded->windows);
+      expect_equal_effects(expanded->graph, step);
+      const auto by_part = fission::part_by_part(*expanded);
+      expect_equal_effects(by_part.graph, step);
+      if (HasFailure()) return;
+      const auto plan = pipeline::optimize(by_part.graph, quick(nullptr));
+      ASSERT_TRUE(plan.has_value()) << plan.error().message;
+      const verify::PartsReport same = verify::verify_parts(plan->plan, step);
+      ASSERT_TRUE(same.ok()) << same.findings.front();
+    }
+  }
+  std::printf("%d ops cut, %d along two axes, %zu kinds, %d sums in sums, %d windows\n", drawn.cut,
+              drawn.nested, drawn.kinds.size(), drawn.sums_in_sums, drawn.windows);
+  EXPECT_GT(3 * drawn.nested, drawn.cut);
+  EXPECT_GT(drawn.kinds.size(), 60U);
+  EXPECT_GT(drawn.sums_in_sums, 8);
+  EXPECT_GT(drawn.windows, 20);
+}
+
+TEST(NestedParts, RunInOneArena) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  Drawn drawn;
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(60, 6)); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Rng rng(seed * 23 + 1);
+    const ir::Graph step = training_step(seed, rng);
+    const auto windows = seed % 2 == 0 ? Windows::kOfWholes : Windows::kOfPieces;
+    const auto expanded = fission::expand(step, draw_cuts(step, rng, drawn), windows);
+    ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+    const auto made = pipeline::optimize(expanded->graph, quick(kernels.get()));
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    expect_right_results(made->plan, step, *kernels);
+    const verify::PartsReport same = verify::verify_parts(made->plan, step);
+    EXPECT_TRUE(same.ok()) << same.findings.front();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(drawn.nested, 60);
+}
+
+// Of a product's parts along rows and columns of a sum's, one goes: the verifier says so, whichever
+// it is.
+TEST(NestedParts, ALostShareOfASumInASumIsFound) {
+  Rng rng(3);
+  int lost = 0;
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    const ir::Graph step = training_step(seed, rng);
+    Drawn drawn;
+    const auto expanded = fission::expand(step, draw_cuts(step, rng, drawn));
+    ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+    for (const ir::OpId id : expanded->graph.ops()) {
+      const auto sums = ops::accumulators(ops::instance_of(expanded->graph, id));
+      const std::string& name = expanded->graph.op(id).name;
+      const bool is_nested = name.find("/part") != name.rfind("/part");
+      if (!is_nested || sums.empty()) continue;
+      const auto input = static_cast<size_t>(sums[0].first);
+      ir::Rewritten without(expanded->graph);
+      for (const ir::GraphItem& item : ir::in_id_order(expanded->graph)) {
+        if (item.given.valid()) {
+          without.give(item.given, expanded->graph.value(item.given));
+          continue;
+        }
+        const ir::Op& op = expanded->graph.op(item.op);
+        std::vector<ir::ValueId> inputs = without.now(op.inputs);
+        if (item.op == id) inputs[input] = ir::ValueId::none();
+        ASSERT_TRUE(ops::append_again(without, expanded->graph, item.op, inputs, op.attrs));
+      }
+      const auto plan = pipeline::optimize(without.graph, quick(nullptr));
+      ASSERT_TRUE(plan.has_value()) << plan.error().message;
+      EXPECT_FALSE(verify::verify_parts(plan->plan, step).ok()) << name;
+      ++lost;
+    }
+  }
+  std::printf("%d shares lost\n", lost);
+  EXPECT_GT(lost, 10);
+}
+
+int64_t peak_as_given(const ir::Graph& graph) {
+  analysis::OpCosts costs;
+  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 1.0);
+  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
+  const auto view = analysis::make_schedule_view(graph, costs, 64);
+  EXPECT_TRUE(view.has_value()) << view.error().message;
+  const auto ids = view->problem.ops.ids();
+  const std::vector<plan::SchedOpId> order(ids.begin(), ids.end());
+  return plan::simulate(view->problem, order).value().peak_bytes;
+}
+
+// A chain of convolutions over one large image.
+class Image : private GraphWriter {
+ public:
+  ir::Graph chain(int layers) {
+    ir::ValueId x = given("image", {1, 4, 64, 64}, Category::kInput);
+    const ir::Attrs same = {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}};
+    for (int k = 0; k < layers; ++k) {
+      const std::string name = "w" + std::to_string(k);
+      x = op("Relu", {op("Conv", {x, given(name, {4, 4, 3, 3}, Category::kParameter)}, same)});
+    }
+    x = op("ReduceMean", {x}, {{"axes", ir::Dims{2, 3}}, {"keepdims", int64_t{1}}});
+    graph_.set_output(x, true);
+    return std::move(graph_);
+  }
+};
+
+// No image is ever there as a whole but the one that comes in: rows and those around them pass from
+// convolution to convolution.
+TEST(Windows, OfPiecesNeedLessThanWholesWhereNobodyKeepsThem) {
+  const ir::Graph net = Image().chain(5);
+  const auto conv = std::find_if(net.ops().begin(), net.ops().end(),
+                                 [&](ir::OpId id) { return net.op(id).kind == "Conv"; });
+  const fission::CutRule rows{net.op(*conv).name, "o0", 8, /*whole_class=*/true};
+  const auto cuts = fission::cuts_of(net, {&rows, 1});
+  ASSERT_TRUE(cuts.has_value()) << cuts.error().message;
+  const auto wholes = fission::expand(net, *cuts),
+             pieces = fission::expand(net, *cuts, Windows::kOfPieces);
+  ASSERT_TRUE(wholes.has_value() && pieces.has_value());
+  EXPECT_GT(wholes->windows, 30);
+  const int64_t of_wholes = peak_as_given(fission::part_by_part(*wholes).graph);
+  const int64_t of_pieces = peak_as_given(fission::part_by_part(*pieces).graph);
+  const int64_t image = 4 * 64 * 64 * 4;
+  EXPECT_GE(of_wholes, 3 * image);  // what comes in, and two of the others
+  EXPECT_LT(of_pieces, 2 * image + image / 2);
+  // Within what wholes do not fit in, the plan has pieces; where they fit, it has none.
+  pipeline::OptimizeOptions options = quick(nullptr);
+  options.cuts = {rows};
+  const auto free = pipeline::optimize(net, options);
+  ASSERT_TRUE(free.has_value());
+  options.schedule.recompute = false;
+  options.budget_bytes = of_pieces + image / 8;
+  const auto tight = pipeline::optimize(net, options);
+  ASSERT_TRUE(tight.has_value()) << tight.error().message;
+  EXPECT_LE(tight->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify_parts(tight->plan, net).ok());
+  options.budget_bytes = of_wholes + image;
+  const auto loose = pipeline::optimize(net, options);
+  ASSERT_TRUE(loose.has_value()) << loose.error().message;
+  EXPECT_LT(loose->plan.claims.predicted_seconds, tight->plan.claims.predicted_seconds)
+      << "what windows reach is copied";
+}
+
+}  // namespace
+}  // namespace lowtide
