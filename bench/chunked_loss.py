@@ -101,6 +101,12 @@ def heads_of(name: str, device: pathlib.Path, arguments: argparse.Namespace, bro
     return found
 
 
+def write_json(arguments: argparse.Namespace, found: list[dict], broken: list[str], finished: bool) -> None:
+    if arguments.json:
+        content = dict(benchmark="chunked_loss", ways=found, broken=broken, finished=finished)
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+
+
 def row_of(found: dict) -> list[str]:
     theirs, ours = found["their_seconds"], found["our_seconds"]
     cells = [found["head"], found["way"], mib(found["budget_bytes"])]
@@ -125,8 +131,8 @@ def main() -> int:
         if arguments.only not in (None, name):
             continue
         found += heads_of(name, device, arguments, broken)
-        if arguments.json:
-            arguments.json.write_text(json.dumps(dict(benchmark="chunked_loss", ways=found, broken=broken), indent=1) + "\n")
+        write_json(arguments, found, broken, finished=False)
+    write_json(arguments, found, broken, finished=True)
     table(["head", "PyTorch's way", "its MiB", "our arena", "parts", "its ms", "our ms", "ratio", "planned s"],
           [row_of(one) for one in found])
     return finish(broken)

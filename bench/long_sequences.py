@@ -203,9 +203,11 @@ def main() -> int:
              for swap in ([False] if arguments.no_swap else [False, True])}
     for length in sorted({made["max"]["size"] for made in found.values() if made}):
         comparison.add(length, {swap: made for swap, made in found.items() if made and made["max"]["size"] == length})
+    if comparison.found[False] < TIMES * layered:
+        comparison.broken.append(f"{comparison.found[False]:,} tokens are less than {TIMES} times {layered:,}")
     if arguments.json:
         content = dict(benchmark="long_sequences", network=arguments.network, memory=arguments.memory, longest_by_layer=layered,
-                       lengths=comparison.outcomes)
+                       lengths=comparison.outcomes, broken=comparison.broken, finished=True)
         arguments.json.write_text(json.dumps(content, indent=1) + "\n")
     print(f"{arguments.network}, {arguments.memory}, predicted by the roofline of an H100; extra time and what is proven of it are over each op once")
     comparison.print()
@@ -220,8 +222,6 @@ def main() -> int:
     for swap, longest in comparison.found.items():
         if longest > 0:
             print(f"longest that was found in blocks{', transfers' if swap else ''}: {longest:,} tokens, {longest / layered:.2f} times that")
-    if comparison.found[False] < TIMES * layered:
-        comparison.broken.append(f"{comparison.found[False]:,} tokens are less than {TIMES} times {layered:,}")
     return finish(comparison.broken)
 
 

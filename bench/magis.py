@@ -44,8 +44,8 @@ How long one waits for a first plan within a budget, and for the last, is printe
 work, and by wall time as a safety stop: "~" marks what that ended, "late" what went on for half as long again and was killed. Some hours.
 Exit code 1 if a plan's arena is above its budget, if a bound is above its plan's time, if a plan of --slowdown takes longer than that, if
 planning fails otherwise than by a budget that it does not meet, if a row of auto is more than a tenth of a point slower than a row that uses a part of its levers, or than micro-batches
-in any number (unless the time limit ended its search), or if the geometric means of all seven are above what MAGIS measured, or by
-published costs above what is wanted of them.
+in 2, 3, 4, 6, 8, 12, 16 or 32 parts (unless the time limit ended its search), or if the geometric means of all seven are above what MAGIS
+measured, or by published costs above what is wanted of them.
 """
 
 import argparse
@@ -190,25 +190,26 @@ def print_slow(outcomes: dict[str, Outcome]) -> None:
 
 
 def print_waits(outcomes: dict[str, Outcome]) -> None:
-    """How long one waits for plans that the search chooses parts of: for the first within the budget, and for the one handed out."""
+    """How long one waits for plans that the search chooses parts of: for the first within the budget, and for the one handed out; one that
+    was killed came no sooner than that."""
     rows = []
     for name, outcome in outcomes.items():
-        cells = [c for c in outcome.cells if c.split == "auto" and c.ratio is not None and c.first_seconds is not None]
-        if cells:
-            first, last = (max(getattr(c, member) for c in cells) for member in ("first_seconds", "seconds"))
-            late = sum(c.first_seconds > FIRST_SECONDS for c in cells), sum(c.seconds > LAST_SECONDS for c in cells)
-            rows.append([name, f"{len(cells)}", f"{first:.0f}", f"{late[0]}", f"{last:.0f}", f"{late[1]}"])
+        waits = outcome.waits()
+        if waits:
+            first, last = zip(*waits)
+            late = sum(seconds > FIRST_SECONDS for seconds in first), sum(seconds > LAST_SECONDS for seconds in last)
+            rows.append([name, f"{len(waits)}", f"{max(first):.0f}", f"{late[0]}", f"{max(last):.0f}", f"{late[1]}"])
     if rows:
         print("\nwall seconds until auto has a plan within the budget, and until it hands one out; how many took longer than wanted")
         table(["", "plans", "first", f"above {FIRST_SECONDS} s", "last", f"above {LAST_SECONDS} s"], rows)
 
 
 def write_json(path: pathlib.Path, arguments: argparse.Namespace, outcomes: dict[str, Outcome],
-               figures: dict, commands: magis_commands.Commands) -> None:
+               figures: dict, commands: magis_commands.Commands, broken: list[str], finished: bool = False) -> None:
     content = {name: {"least": o.least, "cells": [dataclasses.asdict(c) for c in o.cells]} for name, o in outcomes.items()}
     path.write_text(json.dumps({"benchmark": "magis", "effort": arguments.effort, "cost_model": arguments.cost_model, "ratios": arguments.ratios,
-                                "commands": commands, "workloads": content,
-                                "figures": figures}, indent=1) + "\n")
+                                "commands": commands, "workloads": content, "figures": figures, "broken": broken,
+                                "finished": finished}, indent=1) + "\n")
 
 
 def merge(arguments: argparse.Namespace) -> Together:
@@ -274,7 +275,7 @@ def plan_all(arguments: argparse.Namespace, broken: list[str]) -> tuple[dict[str
         outcomes[name] = plan_workload(name, arguments, broken)
         print_rows(name, outcomes[name], arguments.ratios, arguments.cost_model)
         if arguments.json:
-            write_json(arguments.json, arguments, outcomes, {}, commands_of(arguments))
+            write_json(arguments.json, arguments, outcomes, {}, commands_of(arguments), broken)
     settings = Settings(arguments.effort, arguments.time_limit, arguments.cost_model)
     figures = magis_figures.measure(arguments.figures, list(outcomes), arguments.ratios, LIMITS, settings, broken)
     return outcomes, figures
@@ -287,8 +288,10 @@ def commands_of(arguments: argparse.Namespace) -> magis_commands.Commands:
 def main() -> int:
     arguments = parse()
     broken: list[str] = []
+    finished = True
     if arguments.merge:
         merged = merge(arguments)
+        broken, finished = merged.broken(), merged.is_told()
         outcomes, figures, commands = merged.outcomes, merged.figures, merged.commands
         for name, outcome in outcomes.items():
             print_rows(name, outcome, arguments.ratios, arguments.cost_model)
@@ -296,7 +299,7 @@ def main() -> int:
         outcomes, figures = plan_all(arguments, broken)
         commands = commands_of(arguments)
     if arguments.json:
-        write_json(arguments.json, arguments, outcomes, figures, commands)
+        write_json(arguments.json, arguments, outcomes, figures, commands, broken)
     for name, outcome in outcomes.items():
         check_levers(name, outcome, arguments.ratios, broken)
     print_least(outcomes, arguments.cost_model, broken)
@@ -308,6 +311,9 @@ def main() -> int:
         print_missed(outcomes, arguments.ratios)
     print_waits(outcomes)
     print_slow(outcomes)
+    broken = list(dict.fromkeys(broken))  # pieces may have said it
+    if arguments.json:
+        write_json(arguments.json, arguments, outcomes, figures, commands, broken, finished)
     return finish(broken)
 
 

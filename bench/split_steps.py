@@ -83,6 +83,12 @@ def name_of(name: str, case: tuple) -> str:
     return f"{name} {case[0]}, {'all' if case[2] == ALL else 'parts'}"
 
 
+def write_json(arguments: argparse.Namespace, found: list[dict], broken: list[str], finished: bool) -> None:
+    if arguments.json:
+        content = dict(benchmark="split_steps", threads=arguments.threads, steps=found, broken=broken, finished=finished)
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+
+
 def row_of(found: dict) -> list[str]:
     at_most = found["at_most_percent"]
     predicted, measured = found["predicted_seconds"], found["measured_seconds"]
@@ -110,9 +116,8 @@ def main() -> int:
         whole = arena_without(name, dims, *costs, "--threads", arguments.threads)
         for case in cases:
             found.append(measure(name, dims, case, whole, costs, arguments, broken, missed))
-            if arguments.json:
-                content = dict(benchmark="split_steps", threads=arguments.threads, steps=found, broken=broken)
-                arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+            write_json(arguments, found, broken, finished=False)
+    write_json(arguments, found, broken, finished=True)
     table(["step", "budget MiB", "arena", "of its arena", "unplanned", "parts", "reruns", "stores", "proven", "predicted extra",
            "measured extra", "at most", "predicted ms", "measured ms", "ratio", "difference", "planned s"], [row_of(one) for one in found])
     print(f"\nof its arena: of the one that needs no budget, in one part; ratio: predicted over measured, wanted within {PREDICTION:.0%}; "

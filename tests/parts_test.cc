@@ -74,7 +74,7 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   options.device = cost::find_device("cpu").value();
   options.kernels = &kernels;
   options.find_smallest = false;
-  options.rewrites.without = {"common-ops"};  // of the step before it is cut, as a rule
+  options.rewrites.without = {"common-ops", "round-trips"};  // of the step before it is cut
   // What is right does not hang on how good the order and the addresses are.
   options.order.limits.max_units = options.order.idle_units = 2'000'000;
   options.pack.limits.max_units = 4'000'000;

@@ -31,7 +31,7 @@ std::optional<plan::Plan> planned(const ir::Graph& parts) {
   pipeline::OptimizeOptions options;
   options.device = cost::find_device("cpu").value();
   options.find_smallest = false;
-  options.rewrites.without = {"common-ops"};  // of the step before it is cut, as a rule
+  options.rewrites.without = {"common-ops", "round-trips"};  // of the step before it is cut
   options.order.limits.max_units = options.order.idle_units = 10'000;
   options.pack.limits.max_units = 100'000;
   options.pack_retries = 0;

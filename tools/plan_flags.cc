@@ -145,11 +145,13 @@ void add_model_flags(CLI::App* command, PlanFlags& flags) {
 
 void add_cut_flags(CLI::App* command, PlanOptions& options) {
   command
-      ->add_option("--cut", options.cuts,
-                   "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
-                   "walk the same dimension, as in 'conv1:n*:4'; may be repeated: along another "
-                   "axis of the same ops within these parts, or with '!' at the end instead of "
-                   "them")
+      ->add_option(
+          "--cut", options.cuts,
+          "these ops run in parts along an axis, as in 'layer*:m:4', or with all ops that "
+          "walk the same dimension, as in 'conv1:n*:4', or those of them that make so many "
+          "bytes, as in 'conv1:n*:4>1048576'. May be repeated: a second axis of an op is "
+          "cut within the parts of the first, those of --split outermost; with '!' at the "
+          "end in place of them")
       ->type_name("OPS:AXIS:PARTS")
       ->default_str("");
   command
@@ -224,10 +226,14 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
                    "speed of the way to the slow tier, as in 12GiB/s; default: the device's")
       ->type_name("BYTES/s");
   command
-      ->add_option("--without", options.without,
-                   "search without this idea: forecast (labels wait by what prices say of them), "
-                   "waist (their orders are mended around the peak), de-remat (reruns go again), "
-                   "de-swap (moves go again); may be repeated")
+      ->add_option(
+          "--without", options.without,
+          "search without this idea. Of --split auto: forecast (candidates are tried in the "
+          "order of what prices of memory promise), waist (their orders are improved around "
+          "the peak), more-cuts (other axes are cut, too). Of any parts: windows (rows "
+          "beside a part's own are copied where whole values miss the budget). Of all: "
+          "de-remat, de-swap (a run or a move that is no longer needed is taken back). May "
+          "be repeated")
       ->type_name("NAME")
       ->delimiter(',')
       ->default_str("");

@@ -5,15 +5,17 @@ A key that is not there was not measured: what is said of all seven networks, or
 each of them. Where several files measure the same, the last one counts.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import pathlib
+from collections.abc import Iterator
 
 from magis_outcomes import LIMITS, Outcome, Together, together
 from magis_published import PROTOTYPE
 from magis_rows import ROWS, points_above_less
-from magis_targets import GPT2_EXTRA, SEVEN
+from magis_targets import EVEN_ADDED, GPT2_EXTRA, JUDGED_ALONE, KEPT, PROMISES, SEVEN, SLOWER, WITH_FORECASTS
 from magis_workloads import EVERYTHING
 
 
@@ -22,36 +24,81 @@ class Seen:
     value: float  # infinite: there is no plan
     remark: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, (int, float)):
+            raise TypeError(f"{self.value!r} is no number")
+
 
 Evidence = dict[str, Seen]
 
 
 def read(paths: list[pathlib.Path]) -> Evidence:
-    """A file that is no benchmark's is a ValueError that names it."""
-    pieces, searches, seen = [], {}, {}
+    """A file that is no benchmark's, or not as it writes them, is a ValueError that names it."""
+    pieces: dict[pathlib.Path, dict] = {}
+    searches: dict[tuple[str, float], dict] = {}
+    seen: Evidence = {}
     for path in paths:
         try:
             content = json.loads(path.read_text())
-        except (OSError, json.JSONDecodeError) as wrong:
+        except (OSError, ValueError) as wrong:
             raise ValueError(f"{path}: {wrong}") from wrong
         which = content.get("benchmark", "magis") if isinstance(content, dict) else None
-        if which == "magis" and "workloads" in content:
-            pieces.append(content)
-        elif which == "labels":
-            searches |= searches_of(content)
-        elif which in READERS:
-            seen |= READERS[which](content)
-        else:
-            raise ValueError(f"{path}: no figures of a benchmark that measures targets")
-    for found in together(pieces).values():
-        seen |= of_magis(found)
+        with as_written(path):
+            if which == "magis" and "workloads" in content:
+                of_pieces([content])  # by itself, so that the error names one file
+                pieces[path] = content
+            elif which == "labels":
+                found = searches_of(content)
+                of_labels(found)
+                searches |= found
+            elif isinstance(which, str) and which in READERS:
+                seen |= READERS[which](content)
+            else:
+                raise Unknown(f"{path}: no figures of a benchmark that measures targets")
+    with as_written(*pieces):
+        seen |= of_pieces(list(pieces.values()))
     return seen | of_labels(searches)
+
+
+class Unknown(ValueError):
+    pass
+
+
+@contextlib.contextmanager
+def as_written(*paths: pathlib.Path) -> Iterator[None]:
+    """What goes wrong where a key or a kind of value is not as the benchmark writes it becomes the error of these files."""
+    try:
+        yield
+    except Unknown:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as wrong:
+        raise ValueError(f"{', '.join(map(str, paths))}: figures are not as the benchmark writes them "
+                         f"({type(wrong).__name__}: {wrong})") from wrong
+
+
+def promises(benchmark: str, broken: list[str], is_told: bool, found: set[str]) -> Evidence:
+    """One that is broken is seen in any file; that none is needs all of what is measured, to its end."""
+    if not broken and not (is_told and found.issuperset(PROMISES[benchmark])):
+        return {}
+    more = f"; {len(broken) - 1} more" if len(broken) > 1 else ""
+    return {f"{benchmark}: promises broken": Seen(len(broken), f"{broken[0]}{more}" if broken else "")}
+
+
+def promises_of(content: dict, found: set[str]) -> Evidence:
+    return promises(content["benchmark"], content.get("broken", []), "broken" in content and content.get("finished", True), found)
 
 
 # Of bench/magis.py.
 
+def of_pieces(pieces: list[dict]) -> Evidence:
+    seen: Evidence = {}
+    for found in together(pieces).values():
+        seen |= of_magis(found)
+    return seen
+
+
 def of_magis(found: Together) -> Evidence:
-    seen = of_least(found)
+    seen = of_least(found) | promises(found.cost_model, found.broken(), found.is_told(), set(found.outcomes))
     if found.cost_model != "roofline":
         return seen
     seen |= of_prototype(found.outcomes)
@@ -101,21 +148,19 @@ def without_moves(best: float, without: float | None) -> str:
 
 
 def of_waits(name: str, outcome: Outcome) -> Evidence:
-    """Of plans that the search chooses parts of. One that was killed came no sooner than that."""
-    cells = [c for c in outcome.cells if c.split == "auto" and c.ratio is not None]
-    planned = [c for c in cells if c.first_seconds is not None]
-    late = sum(c.is_late for c in cells)
-    if not planned:
+    """The longest of all, killed ones with the seconds until then."""
+    waits = outcome.waits()
+    if not waits:
         return {}
-    remark = f"{len(planned)} plans" + (f", {late} killed" if late else "")
-    last = [c.seconds for c in cells if c in planned or c.is_late]
-    return {f"{name}: first plan": Seen(max(c.first_seconds for c in planned), remark),
-            f"{name}: last plan": Seen(max(last), remark)}
+    late = sum(c.is_late for c in outcome.cells if c.split == "auto" and c.ratio is not None)
+    remark = f"{len(waits) - late} plans" + (f", {late} killed" if late else "")
+    first, last = zip(*waits)
+    return {f"{name}: first plan": Seen(max(first), remark), f"{name}: last plan": Seen(max(last), remark)}
 
 
 def of_less(name: str, outcome: Outcome) -> Evidence:
-    """The worst of all points: all that the search chooses, beside micro-batches in any number,
-    recompute and moves alone."""
+    """The worst of all points: all that the search chooses, beside micro-batches in the numbers of
+    PARTS_OF_ROWS, recompute and moves alone. As seen: the tenth of a point that is allowed is the target's."""
     worst, points = Seen(-math.inf), 0
     for ratio in sorted({c.ratio for c in outcome.cells if c.ratio is not None}):
         extras = outcome.extras(ratio)
@@ -128,28 +173,24 @@ def of_less(name: str, outcome: Outcome) -> Evidence:
                 if above > worst.value:
                     cut = ", ended by the time limit" if outcome.cell(row.name, ratio).is_cut else ""
                     worst = Seen(above, f"{row.name} at {ratio:g}, {other.name}{cut}")
-    return {f"{name}: slower than with less": worst} if points else {}
+    return {f"{name}: {SLOWER}": worst} if points else {}
 
 
 # Of the others.
 
 def of_labels(searches: dict[tuple[str, float], dict]) -> Evidence:
     """Of bench_labels, by network and ratio: the worst of all ratios."""
-    seen: Evidence = {}
-
-    def add(key: str, value: float, remark: str) -> None:
-        if key not in seen or value < seen[key].value:
-            seen[key] = Seen(value, remark)
-
+    by_key: dict[str, list[tuple[float, float]]] = {}
     for (name, ratio), found in searches.items():
-        others = sorted(other for network, other in searches if network == name and other != ratio)
-        remark = f"within {ratio:g}" + (f", the worst of {len(others) + 1} ratios" if others else "")
-        add(f"{name}: states evaluated", (found["judged"] + found["forecast"]) / found["seconds"], remark)
-        if found["correlation"] is not None:
-            of_search = found["correlation_of_search"]
-            also = "" if of_search is None else f"; {of_search:.2f} of those it keeps"
-            add(f"{name}: rank correlation", found["correlation"], remark + also)
-    return seen
+        values = {f"states {JUDGED_ALONE}": found["judged"] / found["seconds"],
+                  f"states {WITH_FORECASTS}": (found["judged"] + found["forecast"]) / found["seconds"],
+                  f"rank correlation, {EVEN_ADDED}": found["correlation"],
+                  f"rank correlation, {KEPT}": found["correlation_of_search"]}  # None: too few have plans
+        for what, value in values.items():
+            if value is not None:
+                by_key.setdefault(f"{name}: {what}", []).append((value, ratio))
+    return {key: Seen(min(found)[0], f"within {min(found)[1]:g}" + (f", the worst of {len(found)} ratios" if len(found) > 1 else ""))
+            for key, found in by_key.items()}
 
 
 def searches_of(content: dict) -> dict[tuple[str, float], dict]:
@@ -161,7 +202,7 @@ def searches_of(content: dict) -> dict[tuple[str, float], dict]:
 
 def of_steps(content: dict) -> Evidence:
     """Of bench/split_steps.py."""
-    seen: Evidence = {"promises broken": Seen(len(content["broken"]), "; ".join(content["broken"]))}
+    seen = promises_of(content, {found["step"] for found in content["steps"]})
     for found in content["steps"]:
         step = found["step"]
         seen[f"{step}: share"] = Seen(found["arena_bytes"] / found["whole_arena_bytes"])
@@ -180,21 +221,28 @@ def of_chunked(content: dict) -> Evidence:
         ours = found["our_seconds"]
         ratio = math.inf if ours is None else ours / found["their_seconds"]
         by_head.setdefault(found["head"], []).append((ratio, found["way"]))
-    return {f"{head}: time over PyTorch's": Seen(max(ways)[0], f"{max(ways)[1]}, the worst of {len(ways)} ways")
+    seen = {f"{head}: time over PyTorch's": Seen(max(ways)[0], f"{max(ways)[1]}, the worst of {len(ways)} ways")
             for head, ways in by_head.items()}
+    return seen | promises_of(content, set(by_head))
 
 
 def of_lengths(content: dict) -> Evidence:
     """Of bench/long_sequences.py: the longest of those that take no more than checkpointing by layer
-    takes there, without moves."""
+    takes at that length, without moves; and across lengths, a token of it beside one of the longest by layer."""
     as_fast = [0]
     for length, found in content["lengths"].items():
         layered, blocks = found["by layer"], found.get("in blocks")
         if blocks and "cost" in layered and blocks["predicted_step_seconds"] <= layered["cost"]:
             as_fast.append(int(length))
-    layered = content["longest_by_layer"]
-    return {"as long as by layer, at no more time per token":
-            Seen(max(as_fast) / layered, f"{max(as_fast):,} tokens for {layered:,}")}
+    layered, longest = content["longest_by_layer"], max(as_fast)
+    seen = {"as long as by layer, at no more time per token": Seen(longest / layered, f"{longest:,} tokens for {layered:,}, at that length")}
+    least = content["lengths"].get(str(layered), {}).get("by layer", {})
+    if longest > 0 and "cost" in least:
+        ours, theirs = (seconds / length for seconds, length in (
+            (content["lengths"][str(longest)]["in blocks"]["predicted_step_seconds"], longest), (least["cost"], layered)))
+        seen["its time per token, over that of the longest by layer"] = Seen(
+            ours / theirs, f"{1e3 * ours:.3g} ms at {longest:,} tokens, {1e3 * theirs:.3g} ms at {layered:,}")
+    return seen | promises_of(content, set())
 
 
 READERS = {"split_steps": of_steps, "chunked_loss": of_chunked, "long_sequences": of_lengths}

@@ -38,11 +38,11 @@ def measure(figures: list[int], names: list[str], ratios: list[float], limits: t
     if 12 in figures and "vit" in names:
         found["12"] = pofo_in_parts(ratios, settings)
     if 13 in figures and ABLATED in names:
-        found["13"] = ablation(limits, settings)
+        found["13"] = ablation(limits, settings, broken)
     if 14 in figures:
         found["14"] = edits(broken)
     if 15 in figures and STAGES_OF in names:
-        found["15"] = run_program("bench_labels", label_arguments(STAGES_OF, 0.4) + ["--stages", "--plans", "0"])
+        found["15"] = run_program("bench_labels", label_arguments(STAGES_OF, 0.4) + ["--stages", "--plans", "0"], broken)
     return found
 
 
@@ -73,20 +73,24 @@ def pofo_in_parts(ratios: list[float], settings: Settings) -> dict[str, list[tup
 
 # Figures 13 to 15: by the benchmark programs.
 
-def run_program(name: str, arguments: list) -> list[str]:
-    """Its lines; why there are none."""
+def run_program(name: str, arguments: list, broken: list[str]) -> list[str]:
+    """Its lines; why there are none. One that fails is broken, by the last thing that it says."""
     program = BUILD / "bench" / name
     if not program.exists():
         return [f"{name} is not built; scripts/bench builds it"]
-    return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True).stdout.splitlines()
+    result = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+    if result.returncode != 0:
+        why = result.stderr.strip().splitlines()
+        broken.append(f"{name} {' '.join(map(str, arguments))}: exit code {result.returncode}{f', {why[-1]}' if why else ''}")
+    return result.stdout.splitlines()
 
 
-def figures_of(name: str, arguments: list) -> tuple[list[str], dict | None]:
+def figures_of(name: str, arguments: list, broken: list[str]) -> tuple[list[str], dict | None]:
     """Likewise, with what --json says; None: nothing."""
     file = SCRATCH / "magis" / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
-    lines = run_program(name, [*arguments, "--json", file])
+    lines = run_program(name, [*arguments, "--json", file], broken)
     return lines, json.loads(file.read_text()) if file.exists() else None
 
 
@@ -98,10 +102,16 @@ def label_arguments(name: str, ratio: float) -> list:
 Setting = Callable[[float], float | None]
 
 
-def by_labels(*flags) -> Setting:
+class NoFigures(Exception):
+    """Of a program that was to leave some."""
+
+
+def by_labels(broken: list[str], *flags) -> Setting:
     """The best plan of a few labels that such a search likes best."""
     def extra(ratio: float) -> float | None:
-        _, found = figures_of("bench_labels", [*label_arguments(ABLATED, ratio), "--plans", 4, "--even", 0, *flags])
+        _, found = figures_of("bench_labels", [*label_arguments(ABLATED, ratio), "--plans", 4, "--even", 0, *flags], broken)
+        if found is None:
+            raise NoFigures(f"bench_labels {' '.join(map(str, flags))} left no figures within {ratio:g}")
         (model,) = found["models"]
         planned = model["planned_seconds"]
         return 100 * (min(planned) / model["once_seconds"] - 1) if planned else None
@@ -125,17 +135,24 @@ def by_even_parts(settings: Settings) -> Setting:
     return extra
 
 
-def ablation(limits: tuple[int, ...], settings: Settings) -> dict:
-    """By setting: extra time within each of the memory limits, and the least ratio within each of the time limits."""
+def ablation(limits: tuple[int, ...], settings: Settings, broken: list[str]) -> dict:
+    """By setting: extra time within each of the memory limits, and the least ratio within each of the time limits. bench_labels knows no
+    costs but the roofline's. Under "": why there is nothing."""
+    if settings.cost_model != "roofline":
+        return {"": f"not measured: bench_labels plans by the roofline, not by --cost-model {settings.cost_model}"}
     if not (BUILD / "bench/bench_labels").exists():
         return {"": "bench_labels is not built; scripts/bench builds it"}
-    ways = {f"L={count}": by_labels("--levels", count) for count in LEVELS}
-    ways |= {"naive schedule": by_labels("--naive-schedule"), "naive fission": by_even_parts(settings)}
+    ways = {f"L={count}": by_labels(broken, "--levels", count) for count in LEVELS}
+    ways |= {"naive schedule": by_labels(broken, "--naive-schedule"), "naive fission": by_even_parts(settings)}
     found: dict = {"extra": {}, "least": {}}
     for name, setting in ways.items():
         extra = functools.cache(setting)
-        found["extra"][name] = [extra(ratio) for ratio in MEMORY_LIMITS]
-        found["least"][name] = [least_within(extra, limit) for limit in limits]
+        try:
+            found["extra"][name] = [extra(ratio) for ratio in MEMORY_LIMITS]
+            found["least"][name] = [least_within(extra, limit) for limit in limits]
+        except NoFigures as wrong:
+            broken.append(f"figure 13: {wrong}")
+            return {"": f"not measured: {wrong}"}
     return found
 
 
@@ -157,7 +174,7 @@ def least_within(extra: Setting, limit: float) -> float | None:
 
 def edits(broken: list[str]) -> dict:
     paths = [EVERYTHING[f"nasnet{seed}"].path() for seed in NETWORKS]
-    lines, found = figures_of("bench_edits", ["--networks", *paths])
+    lines, found = figures_of("bench_edits", ["--networks", *paths], broken)
     if not lines:
         broken.append("figure 14: bench_edits has nothing to say of random networks")
     return {"lines": lines, **(found or {})}
@@ -179,7 +196,7 @@ def print_all(figures: list[int], outcomes: dict, measured: dict, limits: tuple[
             printed[figure](measured[str(figure)], outcomes)
         else:
             continue
-        if outcomes:
+        if outcomes and not (figure == 13 and "" in measured["13"]):
             print_origin(figure, outcomes, commands)
 
 

@@ -27,6 +27,13 @@ class Outcome:
     def extras(self, ratio: float) -> dict[str, float | None]:
         return {c.row: c.extra for c in self.cells if c.ratio == ratio}
 
+    def waits(self) -> list[tuple[float, float]]:
+        """Seconds until the first and until the last plan within a budget, of each that the search chooses parts of. One that was
+        killed came no sooner than that."""
+        cells = [c for c in self.cells if c.split == "auto" and c.ratio is not None]
+        return [(c.seconds if c.first_seconds is None else c.first_seconds, c.seconds) for c in cells
+                if c.is_late or c.first_seconds is not None]
+
     def find_least(self, who: str) -> None:
         """Of all plans that are here, whoever asked for them."""
         if who in METHODS:
@@ -44,6 +51,14 @@ class Outcome:
 
 
 @dataclasses.dataclass
+class Promises:
+    """Of a piece."""
+    cells: set[tuple]  # workload, row, ratio: those that no later piece has
+    broken: list[str]
+    is_told: bool      # an unfinished piece may break more
+
+
+@dataclasses.dataclass
 class Together:
     """Pieces of one cost model."""
     cost_model: str
@@ -52,6 +67,15 @@ class Together:
     outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     figures: dict = dataclasses.field(default_factory=dict)
     commands: magis_commands.Commands = dataclasses.field(default_factory=dict)
+    promises: list[Promises] = dataclasses.field(default_factory=list)
+
+    def broken(self) -> list[str]:
+        """What pieces say of cells that are here."""
+        return list(dict.fromkeys(line for piece in self.promises for line in piece.broken))
+
+    def is_told(self) -> bool:
+        """Whether all of them say what is broken."""
+        return all(piece.is_told for piece in self.promises)
 
     def add(self, piece: dict) -> None:
         """Cells of one workload from several pieces stand together, a later one's in place of an
@@ -60,6 +84,11 @@ class Together:
         self.ratios = sorted({*self.ratios, *piece["ratios"]}, reverse=True)
         self.figures.update(piece["figures"])
         magis_commands.add(self.commands, piece.get("commands", {}))
+        cells = {(name, c["row"], c["ratio"]) for name, content in piece["workloads"].items() for c in content["cells"]}
+        for former in self.promises:
+            former.cells -= cells
+        self.promises = [former for former in self.promises if former.cells]
+        self.promises.append(Promises(cells, piece.get("broken", []), "broken" in piece and piece.get("finished", True)))
         for name, content in piece["workloads"].items():
             outcome = self.outcomes.setdefault(name, Outcome([], {}))
             cells = [Cell(**c) for c in content["cells"]]

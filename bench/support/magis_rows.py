@@ -3,9 +3,7 @@
 import dataclasses
 import math
 
-from magis_targets import SLOWER_POINTS
-
-PARTS_OF_ROWS = (2, 3, 4, 6, 8, 12, 16, 32)
+from magis_targets import PARTS_OF_ROWS, SLOWER_POINTS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -109,9 +109,7 @@ struct PlanOptions {
   bool strided_views = true;  // nor a Transpose, Expand or Slice, where that costs nothing
   bool sums = true;           // what contributes to a sum of gradients may come in any order
   std::vector<std::string> rewrites = {}, no_rewrites = {}, no_mutations = {}, without = {};
-  // "OPS:AXIS:PARTS": ops that run in parts ("layer*:m:4"; "conv1:n*:4": all of the axis's class).
-  // Along two axes of one op: the parts of the first are cut by the second; "layer*:n:2!": by this
-  // alone.
+  // "OPS:AXIS:PARTS": ops in parts, as `lowtide plan --help` has it (of `without`, too).
   std::vector<std::string> cuts = {};
   std::string split = {};  // along the samples: "2"; "2,norm:8", in 8 behind op norm; best: "auto"
   int64_t query_blocks = 1;  // of each attention, so many rows of its scores after the other

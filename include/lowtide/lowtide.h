@@ -98,11 +98,11 @@ LOWTIDE_API const char* lowtide_model_free_dim(const lowtide_model* model, size_
 // "weight_decay", "momentum", "device", "costs_file", "costs_any_device", "cost_model",
 // "budget_bytes", "budget", "slowdown", "allow", "forbid", "more_levers", "recompute", "reorder",
 // "pieces", "sums", "rewrites" and "no_rewrites" (lists of names), "cuts" (a list of
-// "OPS:AXIS:PARTS"), "split", "no_mutations" and "without" (lists of names), "query_blocks",
-// "strided_views", "swap", "swap_residents", "link_bytes_per_second", "effort", "prove",
-// "threads", "seed", "dump_folder", "time_limit_seconds". A budget that order and recompute miss
-// is tried again with all levers, unless an option speaks of levers or "more_levers" is false
-// (api.h).
+// "OPS:AXIS:PARTS", as `lowtide plan --help` has it), "split", "no_mutations" and "without" (lists
+// of names), "query_blocks", "strided_views", "swap", "swap_residents", "link_bytes_per_second",
+// "effort", "prove", "threads", "seed", "dump_folder", "time_limit_seconds". A budget that order
+// and recompute miss is tried again with all levers, unless an option speaks of levers or
+// "more_levers" is false (api.h).
 LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
                                              lowtide_plan** plan);
 LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);

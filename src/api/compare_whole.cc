@@ -79,9 +79,12 @@ bool is_gradient(const plan::Plan& plan, PlanValueId id) {
          plan.storages[value.storage].category == Category::kGradient;
 }
 
-// "grad/w/part3", the contribution of a part to a sum, adds to what is "grad/w" in one part.
+// "grad/w/part3", the contribution of a part to a sum, adds to what is "grad/w" in one part;
+// "grad/w/part3/part0", that of a part of a part, likewise.
 std::string_view whole_name(std::string_view name) {
-  return name.substr(0, name.rfind("/part"));
+  for (size_t at = name.rfind("/part"); at != std::string_view::npos; at = name.rfind("/part"))
+    name = name.substr(0, at);
+  return name;
 }
 
 class WholeJudge {

@@ -346,54 +346,47 @@ Expanded within(const Expanded& outer, Expanded inner) {
   return made;
 }
 
-// The cut of an op as one of its parts can have it.
-Result<Cut> cut_of_part(const ir::Graph& graph, OpId op, const ir::Graph& parts, OpId part,
-                        const Cut& cut) {
-  const ops::Instance whole = ops::instance_of(graph, op), one = ops::instance_of(parts, part);
-  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(whole));
-  return cut_within(map.axes[static_cast<size_t>(cut.axis)].name, one, cut.bounds);
-}
-
 }  // namespace
 
-Result<Cut> cut_within(const std::string& axis, const ops::Instance& part, const Bounds& bounds) {
+Result<Cut> cut_within(const ops::AxisMap& whole, const Cut& cut, const ops::Instance& part) {
   LT_ASSIGN(const ops::AxisMap map, ops::axis_map(part));
+  const std::optional<int> axis = ops::axis_of_part(whole, cut.axis, map);
   const auto refused = [&](std::string_view why) {
-    return error(ErrorCode::kInput, fmt::format("cannot be cut along {} as well: {}", axis, why));
+    return error(ErrorCode::kInput,
+                 fmt::format("cannot be cut along {} as well: {}",
+                             whole.axes[static_cast<size_t>(cut.axis)].name, why));
   };
-  for (size_t a = 0; a < map.axes.size(); ++a) {
-    if (map.axes[a].name != axis || !ops::can_split(map, static_cast<int>(a))) continue;
-    if (map.axes[a].extent.constant() != bounds.back()) return refused("a part has less of it");
-    for (size_t k = 0; k + 1 < bounds.size(); ++k) {
-      LT_ASSIGN(const ops::Part inner,
-                ops::part(part, static_cast<int>(a), bounds[k], bounds[k + 1]));
-      const bool cuts_operand = std::any_of(inner.inputs.begin(), inner.inputs.end(),
-                                            [](const SliceOf& slice) { return !slice.whole; });
-      if (!cuts_operand) return refused("nothing that it reads is");
-      for (size_t o = 0; o < inner.outputs.size(); ++o) {
-        if (inner.merges[o] == Merge::kConcat) continue;
-        if (!inner.outputs[o].whole) return refused("what its parts make overlaps");
-        if (inner.scale != 1.0) return refused("it is the mean along that axis");
-      }
+  if (!axis || !ops::can_split(map, *axis)) return refused("a part has not all of it");
+  for (size_t k = 0; k + 1 < cut.bounds.size(); ++k) {
+    const auto inner = ops::part(part, *axis, cut.bounds[k], cut.bounds[k + 1]);
+    if (!inner) return refused(inner.error().message);
+    const bool cuts_operand = std::any_of(inner->inputs.begin(), inner->inputs.end(),
+                                          [](const SliceOf& slice) { return !slice.whole; });
+    if (!cuts_operand) return refused("nothing that it reads is");
+    for (size_t o = 0; o < inner->outputs.size(); ++o) {
+      if (inner->merges[o] == Merge::kConcat) continue;
+      if (!inner->outputs[o].whole) return refused("what its parts make overlaps");
+      if (inner->scale != 1.0) return refused("it is the mean along that axis");
     }
-    return Cut{static_cast<int>(a), bounds};
   }
-  return refused("a part has no such axis");
+  return Cut{*axis, cut.bounds};
 }
 
 Result<Expanded> expand(const ir::Graph& graph, const NestedCuts& cuts, Windows windows) {
   LT_ASSIGN(Expanded made, expand(graph, cuts.front(), windows));
   for (size_t layer = 1; layer < cuts.size(); ++layer) {
     Cuts inner(made.graph.op_count());
-    for (const OpId id : graph.ops())
+    for (const OpId id : graph.ops()) {
+      if (!cuts[layer][id]) continue;
+      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, id)));
       for (const OpId part : made.parts[id]) {
-        if (!cuts[layer][id]) continue;
-        auto cut = cut_of_part(graph, id, made.graph, part, *cuts[layer][id]);
+        auto cut = cut_within(map, *cuts[layer][id], ops::instance_of(made.graph, part));
         if (!cut)
           return error(cut.error().code,
-                       fmt::format("op '{}' {}", graph.op(id).name, cut.error().message));
+                       fmt::format("op '{}': {}", graph.op(id).name, cut.error().message));
         inner[part] = *std::move(cut);
       }
+    }
     LT_ASSIGN(Expanded finer, Expander(made.graph, inner, windows, graph).run());
     made = within(made, std::move(finer));
   }

@@ -34,8 +34,9 @@
 #include "ir/graph.h"
 
 namespace lowtide::ops {
+struct AxisMap;
 struct Instance;
-}
+}  // namespace lowtide::ops
 
 namespace lowtide::fission {
 
@@ -115,10 +116,10 @@ Result<Expanded> expand(const ir::Graph& graph, const Cuts& cuts,
 Result<Expanded> expand(const ir::Graph& graph, const NestedCuts& cuts,
                         Windows windows = Windows::kOfWholes);
 
-// The cut of a part of an op along another of the op's axes, by that axis's name. Error: kInput,
-// where the part has no such axis, where what the parts of the part make would have to be weighed
-// or laid over each other (means, gradients of windows), or where they read nothing by which one
-// could tell which part is which (Fill): these are cut along one axis alone.
-Result<Cut> cut_within(const std::string& axis, const ops::Instance& part, const Bounds& bounds);
+// The cut of an op along another axis as one of its parts has it; `whole` are the op's axes. Error:
+// kInput, where the part has no such axis, where what the parts of the part make would have to be
+// weighed or laid over each other (means, gradients of windows), or where they read nothing by
+// which one could tell which part is which (Fill): these are cut along one axis alone.
+Result<Cut> cut_within(const ops::AxisMap& whole, const Cut& cut, const ops::Instance& part);
 
 }  // namespace lowtide::fission

@@ -53,7 +53,7 @@ bool is_number(std::string_view text, int64_t& number) {
 std::string print(const CutRule& rule) {
   const std::string size = rule.least_bytes > 0 ? fmt::format(">{}", rule.least_bytes) : "";
   return fmt::format("{}:{}{}:{}{}{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts,
-                     size, rule.alone ? "!" : "");
+                     size, rule.instead ? "!" : "");
 }
 
 Result<CutRule> parse_rule(std::string_view text) {
@@ -68,8 +68,8 @@ Result<CutRule> parse_rule(std::string_view text) {
     rule.whole_class = rule.axis.ends_with('*');
     if (rule.whole_class) rule.axis.pop_back();
     std::string_view size = text.substr(second + 1);
-    rule.alone = size.ends_with('!');
-    if (rule.alone) size.remove_suffix(1);
+    rule.instead = size.ends_with('!');
+    if (rule.instead) size.remove_suffix(1);
     const size_t above = rule.whole_class ? size.find('>') : std::string_view::npos;
     const bool is_right =
         is_number(size.substr(0, above), rule.parts) &&
@@ -81,7 +81,7 @@ Result<CutRule> parse_rule(std::string_view text) {
                  fmt::format("--cut: '{}' is no OPS:AXIS:PARTS with at least 2 parts, as in "
                              "'layer*:m:4', or 'conv1:n*:4' for all of the axis's class, or "
                              "'conv1:n*:4>1048576' for those that make so many bytes along it; "
-                             "with '!' at the end along no other axis",
+                             "with '!' at the end instead of what else cuts these ops",
                              text));
   return rule;
 }
@@ -92,10 +92,7 @@ namespace {
 class Rules {
  public:
   Rules(const ir::Graph& graph, const Cuts& labels)
-      : graph_(graph),
-        of_labels_(graph.op_count(), 1),
-        alone_(graph.op_count(), 0),
-        cuts_(kMostAxes, Cuts(graph.op_count())) {
+      : graph_(graph), labels_(labels), cuts_(kMostAxes, Cuts(graph.op_count())) {
     cuts_[0] = labels;
   }
 
@@ -105,8 +102,8 @@ class Rules {
       if (fnmatch(rule.ops.c_str(), graph_.op(id).name.c_str(), 0) != 0) continue;
       LT_ASSIGN(Cut wanted, cut_by(graph_, id, rule));
       cut.push_back({id, wanted.axis, wanted.bounds.back()});
-      if (auto taken = take(id, std::move(wanted), rule.alone); !taken)
-        return error(taken.error().code, fmt::format("cut {}: op '{}' {}", print(rule),
+      if (auto taken = take(id, std::move(wanted), rule.instead); !taken)
+        return error(taken.error().code, fmt::format("cut {}: op '{}': {}", print(rule),
                                                      graph_.op(id).name, taken.error().message));
     }
     if (cut.empty())
@@ -136,53 +133,50 @@ class Rules {
       const Cuts more = cut_class(graph_, axis_class, rule.parts);
       for (const ClassAxis& axis : axis_class.axes)
         if (more[axis.op] && axis.bytes >= rule.least_bytes)
-          (void)take(axis.op, *more[axis.op], rule.alone);
+          (void)take(axis.op, *more[axis.op], rule.instead);
     }
     return {};
   }
 
   // Error: the op cannot run so together with what cuts it already; it stays as it was.
-  Status take(ir::OpId id, Cut cut, bool alone) {
-    const std::optional<Cut>& first = cuts_[0][id];
-    if (of_labels_[id] && first && first->axis == cut.axis &&
-        first->bounds.size() >= cut.bounds.size()) {
-      if (alone) cuts_[1][id].reset();
-      alone_[id] = alone;
+  Status take(ir::OpId id, Cut cut, bool instead) {
+    if (instead)
+      for (Cuts& layer : cuts_) layer[id].reset();
+    std::optional<Cut>&first = cuts_[0][id], &second = cuts_[1][id];
+    if (!first || first->axis == cut.axis) {
+      const std::optional<Cut>& label = labels_[id];
+      const bool is_finer_label =
+          label && !instead && label->axis == cut.axis && label->bounds.size() >= cut.bounds.size();
+      if (is_finer_label) cut = *label;
+      if (second) LT_RETURN_IF_ERROR(check_within(id, cut, *second));
+      first = std::move(cut);
       return {};
     }
-    if (alone || alone_[id] || !first || first->axis == cut.axis) {
-      const bool stays = !alone && !alone_[id] && cuts_[1][id];
-      if (stays) LT_RETURN_IF_ERROR(check_within(id, cut, *cuts_[1][id]));
-      if (!stays) cuts_[1][id].reset();
-      cuts_[0][id] = std::move(cut);
-      of_labels_[id] = 0, alone_[id] = alone;
-      return {};
-    }
-    if (cuts_[1][id] && cuts_[1][id]->axis != cut.axis)
+    if (second && second->axis != cut.axis)
       return error(ErrorCode::kInput,
                    fmt::format("is cut along {} axes already, which is the most", kMostAxes));
     LT_RETURN_IF_ERROR(check_within(id, *first, cut));
-    cuts_[1][id] = std::move(cut);
+    second = std::move(cut);
     return {};
   }
 
-  // Whether parts of the outer cut can run in those of the inner one. Parts in the middle are
-  // alike.
+  // Whether parts of the outer cut can run in those of the inner one. Those in the middle that are
+  // as large as the one before are like it.
   Status check_within(ir::OpId id, const Cut& outer, const Cut& inner) const {
     const ops::Instance whole = ops::instance_of(graph_, id);
     LT_ASSIGN(const ops::AxisMap map, ops::axis_map(whole));
-    const std::string& axis = map.axes[static_cast<size_t>(inner.axis)].name;
-    const size_t last = outer.bounds.size() - 2;
-    for (const size_t k : {size_t{0}, std::min<size_t>(1, last), last}) {
-      LT_ASSIGN(const ops::Part part,
-                ops::part(whole, outer.axis, outer.bounds[k], outer.bounds[k + 1]));
-      LT_RETURN_IF_ERROR(cut_within(axis, ops::instance_of(whole, part), inner.bounds));
+    const Bounds& bounds = outer.bounds;
+    for (size_t k = 0; k + 1 < bounds.size(); ++k) {
+      const bool is_in_the_middle = k > 1 && k + 2 < bounds.size();
+      if (is_in_the_middle && bounds[k + 1] - bounds[k] == bounds[k] - bounds[k - 1]) continue;
+      LT_ASSIGN(const ops::Part part, ops::part(whole, outer.axis, bounds[k], bounds[k + 1]));
+      LT_RETURN_IF_ERROR(cut_within(map, inner, ops::instance_of(whole, part)));
     }
     return {};
   }
 
   const ir::Graph& graph_;
-  IdVector<ir::OpId, char> of_labels_, alone_;
+  const Cuts& labels_;
   NestedCuts cuts_;
 };
 static_assert(kMostAxes == 2, "Rules::take knows an outer cut and an inner one");

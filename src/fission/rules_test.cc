@@ -27,7 +27,7 @@ TEST(CutRules, SayOpsAxisAndParts) {
   EXPECT_EQ(print(CutRule{"a", "m", 4, true}), "a:m*:4");
   EXPECT_EQ(parse_rule("a:m*:4>64").value(), (CutRule{"a", "m", 4, true, 64}));
   EXPECT_EQ(print(CutRule{"a", "m", 4, true, 64}), "a:m*:4>64");
-  const CutRule alone{.ops = "a", .axis = "m", .parts = 4, .whole_class = true, .alone = true};
+  const CutRule alone{.ops = "a", .axis = "m", .parts = 4, .whole_class = true, .instead = true};
   EXPECT_EQ(parse_rule("a:m*:4!").value(), alone);
   EXPECT_EQ(print(alone), "a:m*:4!");
   for (const char* wrong :
@@ -52,7 +52,7 @@ TEST(CutRules, GivePartsThatAreAsEqualAsTheyCanBe) {
 }
 
 // Rules along two axes hold together, the first outermost; a third axis is one too many, and a rule
-// that is alone takes the place of all others.
+// with "!" takes the place of those before it.
 TEST(CutRules, AlongTwoAxesOfAnOpHoldTogether) {
   const ir::Graph graph = product();
   const ir::OpId op(0);
@@ -73,12 +73,17 @@ TEST(CutRules, AlongTwoAxesOfAnOpHoldTogether) {
     return cuts_of(graph, rules).error().message;
   };
   EXPECT_EQ(error_of({rows, columns, sum}),
-            "cut layer*:k:3: op 'layer.product' is cut along 2 axes already, which is the most");
+            "cut layer*:k:3: op 'layer.product': is cut along 2 axes already, which is the most");
   CutRule alone = sum;
-  alone.alone = true;
+  alone.instead = true;
   const NestedCuts one = cuts_of(graph, std::vector<CutRule>{rows, columns, alone}).value();
   ASSERT_EQ(one.size(), 1U);
   EXPECT_EQ(one[0][op]->axis, 1);
+  // What comes behind it holds together with it, in place of a third axis.
+  const NestedCuts behind = cuts_of(graph, std::vector<CutRule>{rows, alone, columns}).value();
+  ASSERT_EQ(behind.size(), 2U);
+  EXPECT_EQ(behind[0][op]->axis, 1);
+  EXPECT_EQ(behind[1][op]->bounds.size(), 3U);
   // Of one axis the later rule decides; the other stays.
   const CutRule more{"layer*", "m", 7};
   const NestedCuts finer = cuts_of(graph, std::vector<CutRule>{rows, columns, more}).value();
@@ -98,7 +103,10 @@ TEST(CutRules, HoldTogetherWithLabels) {
   EXPECT_EQ(columns[1][op]->bounds.size(), 3U);
   EXPECT_EQ(with({"layer*", "m", 2})[0][op], labels[op]);
   EXPECT_EQ(with({"layer*", "m", 5})[0][op]->bounds.size(), 6U);
-  const NestedCuts alone = with({.ops = "layer*", .axis = "n", .parts = 2, .alone = true});
+  // The labels' parts are not forgotten behind a finer rule and a coarser one.
+  const std::vector<CutRule> both = {{"layer*", "m", 5}, {"layer*", "m", 2}};
+  EXPECT_EQ(cuts_of(graph, both, labels).value()[0][op], labels[op]);
+  const NestedCuts alone = with({.ops = "layer*", .axis = "n", .parts = 2, .instead = true});
   ASSERT_EQ(alone.size(), 1U);
   EXPECT_EQ(alone[0][op]->bounds.size(), 3U);
 }

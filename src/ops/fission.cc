@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "ops/axes.h"
 #include "ops/bind.h"
@@ -256,6 +258,27 @@ class Splitter {
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end) {
   LT_ASSIGN(const auto bound, bind_instance(instance));
   return Splitter(*bound, instance, axis, {begin, end}).run();
+}
+
+std::optional<int> axis_of_part(const AxisMap& whole, int axis, const AxisMap& part) {
+  using Walks = std::set<std::tuple<bool, int, int>>;
+  const auto walks = [](const AxisMap& map, int of) {
+    Walks all;
+    for (const AxisUse& use : map.uses)
+      if (use.axis == of) all.insert({use.is_output, use.operand, use.dim});
+    return all;
+  };
+  const Walks wanted = walks(whole, axis);
+  const Axis& is = whole.axes[static_cast<size_t>(axis)];
+  std::optional<int> found;
+  for (int a = 0; a < static_cast<int>(part.axes.size()); ++a) {
+    const Walks has = walks(part, a);
+    const Axis& one = part.axes[static_cast<size_t>(a)];
+    const bool fits = one.extent == is.extent && !has.empty() &&
+                      std::includes(wanted.begin(), wanted.end(), has.begin(), has.end());
+    if (fits && (!found || one.name == is.name)) found = a;
+  }
+  return found;
 }
 
 Instance instance_of(const Instance& whole, const Part& part) {

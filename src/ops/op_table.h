@@ -210,5 +210,9 @@ struct Part {
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end);
 // The part as an op of its own, which can be cut again; `part`, whose attributes it has, must stay.
 Instance instance_of(const Instance& whole, const Part& part);
+// The axis of a part that is this axis of the op it is a part of: as long, and walking the same
+// dimensions as far as the part has these operands. Names may differ: a Reshape counts the axes
+// that are longer than 1.
+std::optional<int> axis_of_part(const AxisMap& whole, int axis, const AxisMap& part);
 
 }  // namespace lowtide::ops

@@ -66,14 +66,14 @@ std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass>
     }
     all.push_back({*std::move(rule), axis_class.least_extent, k == 0});
   }
-  // Of each number: in place of the labels' parts, then within them.
+  // In place of the labels' parts, then within them.
   std::vector<CutRule> rules;
-  for (const int64_t parts : kMoreCuts.numbers)
-    for (const bool within : {false, true})
-      for (Cuttable& one : all) {
+  for (const bool within : {false, true})
+    for (Cuttable& one : all)
+      for (const int64_t parts : kMoreCuts.numbers) {
         if (parts > one.least_extent || (within && one.is_labelled)) continue;
         one.rule.parts = parts;
-        one.rule.alone = !within && !one.is_labelled;
+        one.rule.instead = !within && !one.is_labelled;
         rules.push_back(one.rule);
       }
   if (rules.size() > most) rules.resize(most);

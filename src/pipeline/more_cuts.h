@@ -4,7 +4,7 @@
 //
 // They are proposals: nothing estimates what they are worth, so whoever asks plans with each.
 //
-// Tests: tests/split_test.cc.
+// Tests: more_cuts_test.cc, tests/split_test.cc.
 #pragma once
 
 #include <cstddef>

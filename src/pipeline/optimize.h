@@ -62,11 +62,11 @@ struct OptimizeOptions {
   // Ops that run in parts, by name; in training, those of the backward pass too.
   std::vector<fission::CutRule> cuts = {};
   // The largest axis class of the step (fission/classes.h) in so many parts; 0: as the budget makes
-  // best (split.h). After the cuts; an op that they cut along another axis, or into more parts,
-  // stays as they say.
+  // best (split.h). Cuts come on top: along another axis within these parts, along the same one in
+  // the more parts of the two (fission/rules.h).
   fission::Labels split = {};
   LabelMutations mutations = {};  // which the search for the best of them may take
-  LabelIdeas ideas = {};          // with which it searches
+  SplitIdeas ideas = {};          // with which it searches
   // Schedules to start from beside others, as names of ops (named_runs.h), the best first.
   std::vector<std::vector<std::string>> starts = {};
   order::OrderOptions order;

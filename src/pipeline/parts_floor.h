@@ -1,6 +1,6 @@
 // What every schedule needs in whatever parts a split to be chosen may run a step: what is resident
 // and cannot be elsewhere, and the largest of the parts that are left when every op runs in as many
-// as it can: along any one axis that the op table lets be cut, also those that no search tries, and
+// as it can: along any two axes that the op table lets be cut, also those that no search tries, and
 // attention in any number of blocks that is tried (query_blocks.h). Quick: no plan is made.
 //
 // The op that sets it and its parts go into the plan's claims; the verifier recomputes them

@@ -217,12 +217,12 @@ Result<InParts> in_parts(const ir::Graph& graph, const fission::NestedCuts& cuts
 // budget (or there is none) and copies of what they reach need less.
 Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& options, int64_t& ops) {
   LT_ASSIGN(const fission::Cuts labels, cuts_of_split(graph, options));
-  for (const auto& cut : labels) ops += cut.has_value();
   LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(graph, options.cuts, labels));
+  for (const ir::OpId id : graph.ops()) ops += labels[id] && cuts[0][id] == labels[id];
   const int64_t alignment = options.device.alignment_bytes;
   LT_ASSIGN(InParts wholes, in_parts(graph, cuts, fission::Windows::kOfWholes, alignment));
   const bool fits = options.budget_bytes && wholes.peak_bytes <= *options.budget_bytes;
-  if (!wholes.has_windows || fits) return std::move(wholes.graph);
+  if (!wholes.has_windows || fits || !options.ideas.windows) return std::move(wholes.graph);
   LT_ASSIGN(InParts pieces, in_parts(graph, cuts, fission::Windows::kOfPieces, alignment));
   return std::move(pieces.peak_bytes < wholes.peak_bytes ? pieces.graph : wholes.graph);
 }
@@ -306,6 +306,7 @@ namespace {
 // What the step is without the split: its time, each op once, and its ops.
 Status add_unsplit(const ir::Graph& forward, OptimizeOptions options, Prepared& ready) {
   options.split = {};
+  options.cuts.clear();
   LT_ASSIGN(const Prepared unsplit, pose(forward, options));
   const auto& seconds = unsplit.costs.seconds;
   ready.whole_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);

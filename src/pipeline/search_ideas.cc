@@ -12,6 +12,8 @@ namespace {
 constexpr SearchIdea kSearchIdeas[] = {
     {"forecast", [](OptimizeOptions& o) -> bool& { return o.ideas.forecast; }},
     {"waist", [](OptimizeOptions& o) -> bool& { return o.ideas.waist; }},
+    {"more-cuts", [](OptimizeOptions& o) -> bool& { return o.ideas.more_cuts; }},
+    {"windows", [](OptimizeOptions& o) -> bool& { return o.ideas.windows; }},
     {"de-remat", [](OptimizeOptions& o) -> bool& { return o.schedule.remat.de_remat; }},
     {"de-swap", [](OptimizeOptions& o) -> bool& { return o.schedule.swap.de_swap; }}};
 
@@ -31,7 +33,9 @@ Status do_without(const std::vector<std::string>& names, OptimizeOptions& option
         known += fmt::format("{}{}", known.empty() ? "" : ", ", idea.name);
       return error(
           ErrorCode::kUsage,
-          fmt::format("--without: there is no idea '{}' of the searches (known: {})", name, known));
+          fmt::format("--without: there is no idea '{}' of the searches (known: {}; `lowtide remat "
+                      "--help` lists those of bare problems)",
+                      name, known));
     }
     named->of(options) = false;
   }

@@ -1,6 +1,5 @@
 // The ideas of a plan's searches by name: each has a switch of its own, and none is without. What
-// they decide: tests/label_ideas_test.cc and
-// src/remat/ideas_test.cc.
+// they decide: tests/label_ideas_test.cc, tests/nested_parts_test.cc and src/remat/ideas_test.cc.
 #include "pipeline/search_ideas.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +14,9 @@ namespace lowtide::pipeline {
 namespace {
 
 auto switches_of(const OptimizeOptions& options) {
-  const auto& [forecast, waist] = options.ideas;
-  return std::tie(forecast, waist, options.schedule.remat.de_remat, options.schedule.swap.de_swap);
+  const auto& [forecast, waist, more_cuts, windows] = options.ideas;
+  return std::tie(forecast, waist, more_cuts, windows, options.schedule.remat.de_remat,
+                  options.schedule.swap.de_swap);
 }
 
 TEST(SearchIdeas, TheListHasEverySwitch) {
@@ -27,7 +27,7 @@ TEST(SearchIdeas, TheListHasEverySwitch) {
     ASSERT_TRUE(do_without({std::string(idea.name)}, none).has_value());
     EXPECT_FALSE(idea.of(none)) << idea.name;
   }
-  EXPECT_EQ(switches_of(none), std::tuple(false, false, false, false));
+  EXPECT_EQ(switches_of(none), std::tuple(false, false, false, false, false, false));
 }
 
 TEST(SearchIdeas, AnUnknownOneIsAnErrorOfUse) {
@@ -35,9 +35,10 @@ TEST(SearchIdeas, AnUnknownOneIsAnErrorOfUse) {
   const auto refused = do_without({"waist", "hope"}, options);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
-  EXPECT_EQ(refused.error().message,
-            "--without: there is no idea 'hope' of the searches (known: forecast, waist, de-remat, "
-            "de-swap)");
+  EXPECT_EQ(
+      refused.error().message,
+      "--without: there is no idea 'hope' of the searches (known: forecast, waist, more-cuts, "
+      "windows, de-remat, de-swap; `lowtide remat --help` lists those of bare problems)");
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate)
   OptimizeOptions made = options;
   made.split = candidate.labels;
   if (candidate.query_blocks > 0) made.query_blocks = candidate.query_blocks;
-  made.cuts.insert(made.cuts.end(), candidate.cuts.begin(), candidate.cuts.end());
+  made.cuts.insert(made.cuts.begin(), candidate.cuts.begin(), candidate.cuts.end());
   std::vector<std::string>& rewrites = made.rewrites.with;
   rewrites.insert(rewrites.end(), candidate.rewrites.begin(), candidate.rewrites.end());
   // What is proven of all parts is proven of the step before them.
@@ -140,9 +140,10 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
       ++trials.count;
       trials.last = *batch[k];
       if (!batch[k]->has_moves()) trials.tried.push_back(tried_as(batch[k]->labels, made[k]));
-      // Labels and cuts may name ops that a rewrite has taken away.
+      // Labels and cuts may name ops that a rewrite has taken away; cuts may not go together.
+      const bool is_proposal = !batch[k]->rewrites.empty() || !batch[k]->cuts.empty();
       const bool has_no_such_step =
-          !made[k] && !batch[k]->rewrites.empty() && made[k].error().code == ErrorCode::kInput;
+          !made[k] && is_proposal && made[k].error().code == ErrorCode::kInput;
       if (!made[k] && !is_about_budget(made[k].error()) && !has_no_such_step)
         return tl::unexpected(made[k].error());
       if (!made[k]) continue;

@@ -49,7 +49,7 @@ std::vector<std::string> runs_of(const plan::Plan& plan);
 OptimizeOptions tried_only(OptimizeOptions options);
 
 // The options in the candidate's parts, blocks and cuts, with its rewrites and its schedules to
-// start from.
+// start from. Cuts of the options come behind the candidate's: they decide.
 OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate);
 
 // A plan's time as a multiple of what is proven of its parts.

@@ -239,7 +239,9 @@ bool may_be_of_use(const ir::Graph& forward, const OptimizeOptions& options,
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
                      Clock::time_point start, Trials& trials) {
-  if (trials.is_free() || options.schedule.remat.limits.stop_after(seconds_since(start))) return {};
+  if (trials.is_free() || !options.ideas.more_cuts ||
+      options.schedule.remat.limits.stop_after(seconds_since(start)))
+    return {};
   if (options.most_seconds &&
       !(trials.best && trials.seconds() < *options.most_seconds * (1 + kSplit.near)))
     return {};

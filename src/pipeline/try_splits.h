@@ -37,7 +37,7 @@ struct SplitTuning {
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   size_t block_trials = 2;     // candidates with attention in blocks, and with rewrites
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
-  size_t cut_trials = 8;
+  size_t cut_trials = 14;
   size_t cut_trial_ops = 16'000;
   int64_t parts_beside_cuts = 4;  // where nothing fits without them
   size_t second_trials = 2;       // where none of them fits: how many get all of the work

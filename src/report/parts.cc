@@ -152,14 +152,15 @@ class PartsWeigher {
 
 std::string_view whole_of_part(std::string_view op_name) {
   constexpr std::string_view kMark = "/part";
-  std::string_view whole;
-  for (std::string_view name = op_name;; name = whole) {
+  std::string_view whole, name = op_name;
+  for (int axis = 0; axis < 2; ++axis, name = whole) {  // an op is cut along two at most
     const size_t at = name.rfind(kMark);
-    if (at == std::string_view::npos || at + kMark.size() == name.size()) return whole;
+    if (at == std::string_view::npos || at + kMark.size() == name.size()) break;
     const std::string_view number = name.substr(at + kMark.size());
-    if (number.find_first_not_of("0123456789") != std::string_view::npos) return whole;
+    if (number.find_first_not_of("0123456789") != std::string_view::npos) break;
     whole = name.substr(0, at);
   }
+  return whole;
 }
 
 std::optional<double> seconds_in_one_part(const plan::Plan& plan) {

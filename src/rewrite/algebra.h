@@ -3,7 +3,7 @@
 // commutative and associative, and one distributes over the other. Two trees are equal exactly when
 // their polynomials are, whatever order and brackets they were written in; so the 27 rules of
 // TASO's release over sums and products, which are oriented instances of these laws, need no row
-// each.
+// each. They stand as rows in a test, rules_test.cc: both sides of each end in one canonical form.
 //
 // A tree gives way to one that is built from its polynomial alone, where that takes no more ops:
 // what most products share is taken out first (Horner's scheme, greedily; ties by the order in
@@ -17,6 +17,7 @@
 // subtraction and division left out, no term changes its sign. A value may come to wait for later
 // ones: nothing is promised of memory.
 // Limits: 64 products of at most 16 values in a polynomial; above, a tree stays as it is.
+// Tests: algebra_test.cc, rules_test.cc.
 #pragma once
 
 #include <span>

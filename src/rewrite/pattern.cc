@@ -23,8 +23,9 @@ using Form = Term::Form;
 // One text from left to right.
 class PatternReader {
  public:
-  PatternReader(std::string_view text, std::span<const Name> known, bool is_result)
-      : text_(text), is_result_(is_result) {
+  // `what` is read: a pattern, result or condition.
+  PatternReader(std::string_view text, std::span<const Name> known, std::string_view what)
+      : text_(text), what_(what), is_result_(what == "result") {
     pattern_.text = text;
     pattern_.names.assign(known.begin(), known.end());
     skip();
@@ -71,7 +72,7 @@ class PatternReader {
   }
   tl::unexpected<Error> wrong(std::string_view wanted) const {
     return error(ErrorCode::kUsage,
-                 fmt::format("pattern '{}': {} is wanted at character {}", text_, wanted, at_));
+                 fmt::format("{} '{}': {} is wanted at character {}", what_, text_, wanted, at_));
   }
 
   Result<size_t> finish(Term term) {
@@ -183,7 +184,7 @@ class PatternReader {
     return call;
   }
 
-  std::string_view text_;
+  std::string_view text_, what_;
   bool is_result_;
   size_t at_ = 0, lists_ = 0;
   Pattern pattern_;
@@ -369,15 +370,15 @@ bool commutes(std::string_view kind) {
 }
 
 Result<Pattern> parse_pattern(std::string_view text) {
-  return PatternReader(text, {}, false).pattern();
+  return PatternReader(text, {}, "pattern").pattern();
 }
 
 Result<Pattern> parse_result(std::string_view text, std::span<const Name> known) {
-  return PatternReader(text, known, true).pattern();
+  return PatternReader(text, known, "result").pattern();
 }
 
 Result<std::vector<Call>> parse_calls(std::string_view text, std::span<const Name> known) {
-  return PatternReader(text, known, true).calls();
+  return PatternReader(text, known, "condition").calls();
 }
 
 bool for_each_match(const GraphEdit& edit, const Pattern& pattern, OpId root,

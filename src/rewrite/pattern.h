@@ -18,7 +18,9 @@
 // (Add, Mul, ..) match their two operands in either order. All matches are enumerated, each once,
 // in one order: from left to right, the order as written before the other one, lists short before
 // long. By backtracking: of n operands, a pattern with k lists beside each other has up to
-// n^(k-1) matches; a run is found in one way from where it begins.
+// n^(k-1) matches; a run is found in one way from where it begins. A rule that changes one place of
+// n operands and fits at m of them in turn (a Concat of m Concats or pairs of slices) looks from
+// the left again each time, and at up to n operands from every place: about m n^2 steps.
 //
 // A result is a text, too: what is built of a match. Its ops may have names of their own, and say
 // by a word in square brackets where their attributes come from (words.h):

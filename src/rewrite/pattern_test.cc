@@ -396,10 +396,13 @@ TEST(Pattern, WrongResultsAndConditionsAreRefused) {
   for (const auto& [text, message] : wrong) {
     const auto result = parse_result(text, pattern.names);
     ASSERT_FALSE(result.has_value()) << text;
-    EXPECT_EQ(result.error().message, "pattern '" + std::string(text) + "': " + message);
+    EXPECT_EQ(result.error().message, "result '" + std::string(text) + "': " + message);
   }
   EXPECT_FALSE(parse_calls("plain is_view(c)", pattern.names).has_value());
-  EXPECT_FALSE(parse_calls("plain(", pattern.names).has_value());
+  const auto open = parse_calls("plain(", pattern.names);
+  ASSERT_FALSE(open.has_value());
+  EXPECT_EQ(open.error().message,
+            "condition 'plain(': a known name, not '', is wanted at character 6");
   EXPECT_FALSE(parse_calls("!", pattern.names).has_value());
   EXPECT_TRUE(parse_calls("", pattern.names)->empty());
 }

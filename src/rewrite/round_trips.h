@@ -13,9 +13,14 @@
 //                           before, with x there instead of the inner one
 //
 // Where x is read in place of a copy, x keeps no more than itself, and nobody overwrites it: who
-// reads it would have to run before that. The bits stay the same, but that a signalling NaN which
-// is not cast stays one. Shapes that are views cost nothing, so that Reshape has no rule: what can
-// be cut of a step depends on which there are.
+// reads it would have to run before that. Before there are gradients nobody overwrites a parameter
+// yet, so a copy of one goes. In the step that is made of the rest, the update then waits for those
+// who would have read the copy, and with it the parameter's gradient: it takes the bytes of what
+// was kept for them, which was no smaller.
+//
+// The bits stay the same, but that a signalling NaN which is not cast stays one. Shapes that are
+// views cost nothing, so that Reshape has no rule: what can be cut of a step depends on which there
+// are.
 //
 // Tests: round_trips_test.cc, tests/rewrites_test.cc.
 #pragma once

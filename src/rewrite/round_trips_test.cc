@@ -25,6 +25,9 @@ struct Trips : GraphWriter {
   }
   ValueId relu(ValueId v) { return op("Relu", {v}); }
   ValueId moved(ValueId v, ir::Dims perm) { return op("Transpose", {v}, {{"perm", perm}}); }
+  ValueId viewed(ValueId v, ir::Dims perm) {
+    return op("Transpose", {v}, {{"perm", perm}, {"view", int64_t{1}}});
+  }
   ValueId expanded(ValueId v, ir::Dims shape) { return op("Expand", {v}, {{"shape", shape}}); }
   ValueId cast(ValueId v, const char* to) { return op("Cast", {v}, {{"to", std::string(to)}}); }
   // A row of x: a view that keeps all of it.
@@ -92,10 +95,10 @@ TEST(RoundTrips, TransposesStay) {
     EXPECT_EQ(w.applied().changed, 0);
   }
   {
-    Trips w;  // a strided view is no copy
-    const ValueId view =
-        w.op("Transpose", {w.x}, {{"perm", ir::Dims{2, 0, 1}}, {"view", int64_t{1}}});
-    w.result(w.relu(w.moved(view, {1, 2, 0})));
+    Trips w;  // a strided view is no copy: the inner one, the outer one, or the only one
+    w.result(w.relu(w.moved(w.viewed(w.x, {2, 0, 1}), {1, 2, 0})));
+    w.result(w.relu(w.viewed(w.moved(w.x, {2, 0, 1}), {2, 1, 0})));
+    w.result(w.relu(w.viewed(w.x, {0, 1, 2})));
     EXPECT_EQ(w.applied().changed, 0);
   }
 }
@@ -110,12 +113,13 @@ TEST(RoundTrips, WhatChangesNothingIsNothing) {
   Trips c;
   c.result(c.relu(c.cast(c.x, "f32")));
   EXPECT_EQ(c.after(), "Relu x");
-  for (const bool is_expand : {false, true}) {
-    Trips part;
-    const ValueId p = part.row(part.relu(part.x));
-    part.result(part.relu(is_expand ? part.expanded(p, {1, 3, 4}) : part.moved(p, {0, 1, 2})));
-    EXPECT_EQ(part.applied().changed, 0);
-  }
+  // Of a part of more than itself, which would stay for it, they are copies.
+  Trips part;
+  const ValueId p = part.row(part.relu(part.x));
+  part.result(part.relu(part.expanded(p, {1, 3, 4})));
+  part.result(part.relu(part.moved(p, {0, 1, 2})));
+  part.result(part.relu(part.cast(p, "f32")));
+  EXPECT_EQ(part.applied().changed, 0);
   Trips more;
   more.result(more.relu(more.expanded(more.row(more.x), {2, 3, 4})));
   more.result(more.relu(more.moved(more.x, {1, 0, 2})));
@@ -178,23 +182,61 @@ TEST(RoundTrips, CastsStay) {
   {
     Trips w;  // x is a part of more than itself
     w.result(w.op("Tanh", {w.cast(w.cast(w.row(w.relu(w.x)), "f64"), "f32")}));
+    const ValueId half = w.row(w.cast(w.x, "f16"));
+    w.result(w.op("Tanh", {w.cast(w.cast(half, "f32"), "f64")}));
     EXPECT_EQ(w.applied().changed, 0);
   }
 }
 
+// A control edge to or from the inner one would be lost with it.
+TEST(RoundTrips, WhatControlEdgesNameStays) {
+  for (const bool from_it : {false, true}) {
+    Trips w;
+    const ValueId before = w.op("Exp", {w.x}), inner = w.cast(w.x, "f64");
+    w.result(w.op("Tanh", {w.cast(inner, "f32")}));
+    const ValueId behind = w.op("Exp", {before});
+    w.result(behind);
+    const auto maker = [&](ValueId v) { return w.graph().value(v).producer; };
+    if (from_it)
+      w.graph().add_control(maker(inner), maker(behind));
+    else
+      w.graph().add_control(maker(before), maker(inner));
+    EXPECT_EQ(w.applied().changed, 0);
+  }
+}
+
+// The outer one is written into a larger value, whose other rows come behind it.
+TEST(RoundTrips, WhatIsWrittenIntoAWholeStays) {
+  Trips w;
+  const auto into = [](int64_t begin, int64_t end) { return ir::Dims{0, begin, end, 5}; };
+  const ValueId rows = w.op("Transpose", {w.moved(w.x, {2, 0, 1})},
+                            {{"perm", ir::Dims{2, 1, 0}}, {"into", into(0, 3)}});
+  w.result(w.op("Tanh", {w.given("y", {2, 2, 4}), rows}, {{"into", into(3, 5)}}));
+  EXPECT_EQ(w.applied().changed, 0);
+}
+
 // Who reads what is overwritten has to run before that; a copy may be read later.
 TEST(RoundTrips, CopiesOfWhatIsOverwrittenStay) {
-  Trips w;
-  const ValueId p = w.given("p", {2, 3, 4}, Category::kParameter);
-  const ValueId copy = w.expanded(p, {2, 3, 4});
-  const ValueId back = w.cast(w.cast(p, "f64"), "f32");
-  w.result(w.op("SgdUpdate", {p, w.relu(w.x), ValueId::none()},
-                {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}}));
-  w.result(w.op("Tanh", {copy}));
-  w.result(w.op("Tanh", {back}));
-  const auto report = apply_rules(w.graph(), round_trip_rules());
-  ASSERT_TRUE(report.has_value());
-  EXPECT_EQ(report->changed, 0);
+  for (const bool are_read_first : {false, true}) {
+    Trips w;
+    const ValueId p = w.given("p", {2, 3, 4}, Category::kParameter);
+    const ValueId copies[] = {w.expanded(p, {2, 3, 4}),
+                              w.moved(p, {0, 1, 2}),
+                              w.moved(w.moved(p, {2, 0, 1}), {1, 2, 0}),
+                              w.cast(p, "f32"),
+                              w.cast(w.cast(p, "f64"), "f32"),
+                              w.cast(w.cast(p, "f64"), "f16")};
+    const auto read_all = [&] {
+      for (const ValueId copy : copies) w.result(w.op("Tanh", {copy}));
+    };
+    if (are_read_first) read_all();
+    w.result(w.op("SgdUpdate", {p, w.relu(w.x), ValueId::none()},
+                  {{"learning_rate", 0.1}, {"momentum", 0.0}, {"weight_decay", 0.0}}));
+    if (!are_read_first) read_all();
+    const auto report = apply_rules(w.graph(), round_trip_rules());
+    ASSERT_TRUE(report.has_value());
+    EXPECT_EQ(report->changed, 0);
+  }
 }
 
 TEST(RoundTrips, ResultsOfTheStepKeepTheirNames) {

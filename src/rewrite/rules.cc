@@ -214,8 +214,10 @@ class Application {
       const auto make = [&](GraphEdit& edit, OpId op) {
         return now = replace(rule, edit, op, found);
       };
-      done = hold(rule.before, found) && try_one(make, root);
-      return done || !rule.result;  // a function sees the root alone, so once is enough
+      const bool is_met = hold(rule.before, found);
+      done = is_met && try_one(make, root);
+      // A function sees the root alone: once is enough, where no condition depends on the match.
+      return done || (!rule.result && is_met && rule.after.empty());
     };
     for_each_match(edit_, rule.pattern, root, visit, related);
     if (!done) return std::nullopt;
@@ -225,11 +227,11 @@ class Application {
 
   static std::optional<ValueId> replace(const ReadRule& rule, GraphEdit& edit, OpId root,
                                         const Match& found) {
-    if (!rule.result) return rule.rule->replacement(edit, root);
     Match match = found;
-    const auto now = build(edit, *rule.result, match, root);
+    const auto now =
+        rule.result ? build(edit, *rule.result, match, root) : rule.rule->replacement(edit, root);
     if (!now) return std::nullopt;
-    match.pattern = &*rule.result;
+    if (rule.result) match.pattern = &*rule.result;
     match.bound.push_back({*now});
     return hold(rule.after, match) ? now : std::nullopt;
   }
@@ -268,10 +270,24 @@ class Application {
     if (!edit_.replace_reads(old, *now)) return false;
     if (was.is_output) edit_.set_output(old, false);
     if (!remove_with_what_only_it_read(root)) return false;
-    if (!is_new) return true;
+    if (!is_new) {
+      if (was.category == Category::kGradient) mark_gradient(*now);
+      return true;
+    }
     edit_.keep_output(*now, was);
     if (edit_.value(*now).alias == ir::Alias::kOwn) edit_.set_category(*now, was.category);
     return edit_.rename(*now, was.name).has_value();
+  }
+
+  // What is read in place of a gradient is one.
+  void mark_gradient(ValueId id) {
+    for (bool is_view = true; is_view;) {
+      const ir::Value value = edit_.value(id);
+      if (!value.producer.valid() || edit_.op(value.producer).phase != Phase::kBackward) return;
+      edit_.set_category(id, Category::kGradient);
+      is_view = value.alias == ir::Alias::kView;
+      id = value.base;
+    }
   }
 
   bool is_unread(OpId id) const {

@@ -44,7 +44,8 @@ struct Rule {
   std::string_view result = {};  // an op, or a value of the pattern
   // Where the result is no text: what is to be read in place of the root's result, a value that is
   // there, or one that new ops before the root make. Nothing where it refuses; what was added until
-  // then is taken back.
+  // then is taken back. It does not see the match, but is only called where the conditions hold of
+  // one.
   std::optional<ir::ValueId> (*replacement)(ir::GraphEdit& edit, ir::OpId root) = nullptr;
 };
 
@@ -74,7 +75,7 @@ using Replacement = std::function<std::optional<ir::ValueId>(ir::GraphEdit& edit
 Result<RulesReport> replace_at(const ir::Graph& graph, std::span<const ir::OpId> roots,
                                const Replacement& replacement);
 
-// ---- for guards ----
+// ---- for conditions ----
 
 // A storage of the graph is made of pieces.
 bool has_wholes(const ir::Graph& graph);

@@ -161,7 +161,7 @@ TEST(SharedOperand, MergeFlexMatmulRule) {
   }
 }
 
-// ---- guards ----
+// ---- conditions ----
 
 TEST(SharedOperand, WhatDiffersStays) {
   Sharing w;

@@ -12,7 +12,7 @@
 //   slice-of-concat    Slice(Concat(.., x, ..)) in x    -> Slice(x), or x where it is all of it:
 //                      where all who read the Concat are such slices, so that it goes
 //
-// Rules whose guards are alternatives have a row for each. A copy must not become a view, which
+// Rules whose conditions are alternatives have a row for each. A copy must not become a view, which
 // would keep all of what it is cut from, nor a view a copy.
 // One rule more is for steps in which ops may run again (direct_slice_rules):
 //

@@ -25,6 +25,9 @@ bool all_of_them(const std::vector<ValueId>& values, const Holds& holds) {
 constexpr std::string_view kPlacing[] = {"view", "layout"};
 
 bool is_plain_op(const GraphEdit& edit, OpId id) {
+  // Such a result is not what the kind makes, but a whole with that written into it
+  // (ops/destinations.h).
+  if (edit.op(id).attrs.contains("into")) return false;
   std::vector<std::string_view> attrs;
   for (const auto& [name, attr] : edit.op(id).attrs)
     if (std::find(std::begin(kPlacing), std::end(kPlacing), name) == std::end(kPlacing))
@@ -87,7 +90,8 @@ bool same_type(const Arguments& a) {
 }
 
 constexpr ConditionWord kConditions[] = {
-    {"plain", "", plain},  // one result each, no control edges, and nothing said of where it lies
+    // All ops: one result each that has no other destination, and no control edges.
+    {"plain", "", plain},
     {"is_view", "V", are_views},
     {"is_copy", "V", are_copies},
     {"read_once", "V", are_read_once},  // by one op, and no result of the step

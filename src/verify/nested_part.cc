@@ -22,14 +22,23 @@ Result<NestedPart> NestedPart::make(const ops::Instance& whole,
   made.levels_.reserve(cuts.size());
   for (const AxisRange& range : cuts) {
     const ops::Instance around = made.instance();
+    const std::optional<int> axis = made.axis_within(range.axis);
+    if (!axis) return error(ErrorCode::kInput, "a part has not all of that axis");
     LT_ASSIGN(const ops::AxisMap map, ops::axis_map(around));
-    LT_ASSIGN(ops::Part part, ops::part(around, range.axis, range.begin, range.end));
-    made.extents_.push_back(
-        map.axes[static_cast<size_t>(range.axis)].extent.constant().value_or(0));
+    LT_ASSIGN(ops::Part part, ops::part(around, *axis, range.begin, range.end));
+    made.extents_.push_back(map.axes[static_cast<size_t>(*axis)].extent.constant().value_or(0));
     made.inputs_ = ops::instance_of(around, part).inputs;
     made.levels_.push_back(std::move(part));
   }
   return made;
+}
+
+std::optional<int> NestedPart::axis_within(int axis) const {
+  if (levels_.empty()) return axis;
+  const auto map = ops::axis_map(*whole_), within = ops::axis_map(instance());
+  if (!map || !within || axis < 0 || axis >= static_cast<int>(map->axes.size()))
+    return std::nullopt;
+  return ops::axis_of_part(*map, axis, *within);
 }
 
 Composition NestedPart::read(size_t input, Composition of, std::vector<int64_t>& dims) const {

@@ -1,6 +1,6 @@
 // A part of an op, cut along one axis or along two, one within the other, as the op table has it:
 // what it reads of each operand, and what of each result it makes. The second cut is one of the
-// part that the first makes, as an op of its own; its axis is counted as that op has them.
+// part that the first makes, as an op of its own, along an axis that both have (ops::axis_of_part).
 //
 // Tests: tests/nested_parts_test.cc.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace lowtide::verify {
 
-// A range of an axis.
+// A range of an axis, counted as the whole op has its axes.
 struct AxisRange {
   int axis = 0;
   int64_t begin = 0, end = 0;
@@ -27,9 +27,12 @@ inline constexpr size_t kMostAxesCut = 2;
 
 class NestedPart {
  public:
-  // `cuts`: the outer one first; none: the op itself. `whole` must stay. Error: as ops::part.
+  // `cuts`: the outer one first; none: the op itself. `whole` must stay. Error: as ops::part, or
+  // kInput: the part has no such axis.
   static Result<NestedPart> make(const ops::Instance& whole, const std::vector<AxisRange>& cuts);
 
+  // The number that the part has for an axis of the whole op.
+  std::optional<int> axis_within(int axis) const;
   ops::Instance instance() const { return {whole_->kind, &attrs(), inputs_}; }
   const ir::Attrs& attrs() const { return levels_.empty() ? *whole_->attrs : levels_.back().attrs; }
   bool has_input(size_t input) const { return input < inputs_.size() && inputs_[input]; }

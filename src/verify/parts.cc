@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -108,7 +109,8 @@ class Parts {
     std::vector<Matches> all;
     for (const int outer : axes)
       for (const int inner : depth == 1 ? std::vector<int>{-1} : axes)
-        if (auto matches = matches_along(instance, id, outer, inner, parts))
+        if (auto matches =
+                inner != outer ? matches_along(instance, id, outer, inner, parts) : std::nullopt)
           all.push_back(*std::move(matches));
     if (all.empty()) return;
     for (const auto& [o, match] : all.front()) match_[o] = match;
@@ -144,17 +146,19 @@ class Parts {
       matches[some.first->second] = part;
       return has_shape(*outer, some.first->second);
     }
+    const std::optional<int> axis = outer->axis_within(inner);
+    if (!axis) return false;
     AxisRange range{inner, 0, 0};
     for (auto at = some.first; at != some.last; ++at) {
       range.begin =
-          std::exchange(range.end, range.end + size_along(outer->instance(), inner, at->second));
+          std::exchange(range.end, range.end + size_along(outer->instance(), *axis, at->second));
       Match match = part;
       match.cuts.push_back(range);
       const auto of_part = NestedPart::make(whole, match.cuts);
       if (range.end <= range.begin || !of_part || !has_shape(*of_part, at->second)) return false;
       matches[at->second] = std::move(match);
     }
-    return is_end(outer->instance(), range);
+    return is_end(whole, range);
   }
 
   static std::vector<int> axes_of(const ops::Instance& instance) {
@@ -174,15 +178,19 @@ class Parts {
   void decide(PlanOpId o, const Seen& seen) {
     const auto open = match_[o] ? open_.find(match_[o]->op) : open_.end();
     if (open == open_.end()) return;
-    std::vector<Matches> right;
-    for (Matches& matches : open->second) {
+    std::vector<Matches>& all = open->second;
+    const auto is_right = [&](const Matches& matches) {
       std::vector<Composition> made;
       std::string why;
-      if (is_part(seen, matches.at(o), made, why)) right.push_back(matches);
-    }
-    if (right.empty()) return;  // what is wrong is told by the first
-    for (const auto& [part, match] : right.front()) match_[part] = match;
-    open->second = std::move(right);
+      return is_part(seen, matches.at(o), made, why);
+    };
+    const auto first = std::find_if(all.begin(), all.end(), is_right);
+    if (first == all.end()) return;  // what is wrong is told by the first way
+    if (first != all.begin())
+      for (const auto& [part, match] : *first) match_[part] = match;
+    all.erase(all.begin(), first);
+    all.erase(std::remove_if(all.begin() + 1, all.end(), std::not_fn(is_right)), all.end());
+    if (all.size() == 1) open_.erase(open);
   }
 
   // How many places of the axis the op of the plan has, by the dimensions that walk it alone; 0:
@@ -449,6 +457,7 @@ class Parts {
     if (!contents || !table_.at(*contents).unweighted) return std::nullopt;
     Contents made = table_.at(*contents);
     const auto& [term, share] = *made.terms.begin();
+    if (share.ranges.size() != 1) return std::nullopt;
     const double part = static_cast<double>(share.ranges[0].second - share.ranges[0].first) /
                         static_cast<double>(table_.extent(term, share.axis));
     if (std::abs(real(op.attrs, "scale") - part) > 1e-12 * part || real(op.attrs, "shift") != 0)

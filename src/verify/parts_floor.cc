@@ -110,9 +110,8 @@ std::string wrong_beside_parts(const plan::PartsFloor& claimed, const std::vecto
 
 // Or a part of a part of it.
 bool is_part_of(std::string_view name, std::string_view op) {
-  for (auto part = part_name(name); part; part = part_name(part->op))
-    if (part->op == op) return true;
-  return false;
+  const auto part = part_name(name), outer = part ? part_name(part->op) : std::nullopt;
+  return (part && part->op == op) || (outer && outer->op == op);
 }
 
 }  // namespace

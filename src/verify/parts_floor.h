@@ -3,15 +3,16 @@
 //
 // It is recomputed from three things that hold for every labelling. The op is a product or a
 // convolution in f32: no view, no type that a kernel may want smaller, so what it makes is there
-// when it ends. An op runs in parts along one axis. And the op table says of each axis whether it
-// can be cut at all, and whether the parts are then parts of the result or shares of a sum, each as
-// large as the result: so the op runs in at most as many parts as the longest axis of the first
-// sort has elements, and one of so many makes at least the result's bytes divided by them.
+// when it ends. An op runs in parts along two axes at most. And the op table says of each axis
+// whether it can be cut at all, and whether the parts are then parts of the result or shares of a
+// sum, each as large as the result: so the op runs in at most as many parts as the two longest axes
+// of the first sort have elements together, and one of so many makes at least the result's bytes
+// divided by them.
 //
 // The step in one part says all of it. A plan alone does where it runs the op whole. Of an op that
 // it runs in parts it only says what the claim cannot be: fewer parts than these, where none adds
-// into another's sum, or than an axis of one of them has elements; more bytes than all of them make
-// together.
+// into another's sum, or than two axes of one of them have elements; more bytes than all of them
+// make together.
 //
 // Tests: parts_floor_test.cc, violations_test.cc, tests/verify_parts_test.cc.
 #pragma once

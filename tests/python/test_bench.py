@@ -346,8 +346,12 @@ def test_published_methods_stand_beside_ours(tmp_path):
 
 def test_more_levers_that_are_slower_break_a_promise(tmp_path):
     pytest.importorskip("onnx")
-    result = bench(tmp_path, "magis", {**MAGIS_ANSWERS, "remat": (0, {**GOOD_METHOD, "extra_percent": 8.0})}, *ONE_COLUMN)
+    figures = tmp_path / "figures.json"
+    result = bench(tmp_path, "magis", {**MAGIS_ANSWERS, "remat": (0, {**GOOD_METHOD, "extra_percent": 8.0})}, *ONE_COLUMN, "--json", str(figures))
     assert result.returncode == 1
+    content = json.loads(figures.read_text())
+    assert content["broken"] == broken_lines(result) and content["finished"]
+    assert broken_lines(run_magis("--merge", figures, "--figures")) == content["broken"]
     assert "BROKEN  tiny, auto, ratio 0.5: 10.0 %, with less: chen 8.0 %; dtr 8.0 %; xla 8.0 %; pofo 8.0 %" in result.stdout
     assert "slower than with less: tiny, recompute, ratio 0.5: 10.0 %, with less: chen 8.0 %" in result.stdout
 

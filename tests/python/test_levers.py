@@ -214,3 +214,20 @@ def test_a_class_of_which_little_can_be_cut_names_the_op(tmp_path):
     assert notes[0].endswith("; leave the rewrite batch-norm-in-two-passes on")
     expect_error(4, "--split: 40 parts are asked for, and 'n' of op ", "has 8 elements: at most 8",
                  arguments=[*step[:-1], "40"])
+
+
+def test_an_op_is_cut_along_two_axes(tiny, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    model, step = tiny[0], [argument for argument in tiny if argument not in ("--effort", "0.02")]
+    name = next(node.name for node in onnx.load(model, load_external_data=False).graph.node if node.op_type == "MatMul")
+    path = tmp_path / "parts.lt"
+    rows, columns = ["--cut", f"{name}:m:4"], ["--cut", f"{name}:n:2"]
+    run_json("plan", *step, *rows, *columns, "-o", path)
+    assert f'"{name}/part3/part1"' in path.read_text()
+    beside = run("verify", path, "--against", model)
+    assert beside.returncode == 0 and "1 of its ops run in 8 parts" in beside.stdout
+    compared = run("run", path, "--steps", "1", "--against", model)
+    assert compared.returncode == 0 and "0 beyond a relative difference" in compared.stdout
+    run_json("plan", *step, *rows, "--cut", f"{name}:n:2!", "-o", path)
+    assert f'"{name}/part1"' in path.read_text() and f'"{name}/part2"' not in path.read_text()
+    expect_error(4, f"op '{name}'", "is cut along 2 axes already", arguments=["plan", *step, *rows, *columns, "--cut", f"{name}:k:2"])

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import math
 import os
+import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -20,8 +22,13 @@ STATES = dict(model="/somewhere/magis_vit.onnx", ratio=0.4, judged=300, forecast
               correlation_of_search=None)
 
 
-def steps(*changes: dict, broken: tuple[str, ...] = ()) -> dict:
-    return dict(benchmark="split_steps", steps=[{**STEP, **change} for change in changes], broken=list(broken))
+def steps(*changes: dict, broken: tuple[str, ...] = (), **more) -> dict:
+    return dict(benchmark="split_steps", steps=[{**STEP, **change} for change in changes], broken=list(broken), **more)
+
+
+def ways(*found: dict, **more) -> dict:
+    return dict(benchmark="chunked_loss", ways=[dict(dict(head="gpt2", way="linear", our_seconds=1.0, their_seconds=2.0), **one) for one in found],
+                **more)
 
 
 def labels(**changes) -> dict:
@@ -36,10 +43,10 @@ def cell(row: str, ratio: float | None, extra: float | None, **more) -> dict:
     return dataclasses.asdict(Cell(row, split, ratio, **{**known, "extra": extra, **more}))
 
 
-def magis(workloads: dict[str, list[dict]], cost_model: str = "roofline", least: tuple[float, ...] | None = None) -> dict:
+def magis(workloads: dict[str, list[dict]], cost_model: str = "roofline", least: tuple[float, ...] | None = None, **more) -> dict:
     known = {} if least is None else {"": [0.0, 0.0], "swap": [0.0, 0.0]}  # found again of the cells
     content = {name: {"least": known, "cells": [cell("order only", None, 0.0, arena_bytes=990), *cells]} for name, cells in workloads.items()}
-    return dict(effort=1, cost_model=cost_model, ratios=[0.4], figures={}, workloads=content)
+    return dict(effort=1, cost_model=cost_model, ratios=[0.4], figures={}, workloads=content, **more)
 
 
 def run_targets(*arguments, environment: dict | None = None) -> subprocess.CompletedProcess:
@@ -47,11 +54,15 @@ def run_targets(*arguments, environment: dict | None = None) -> subprocess.Compl
                           env={**os.environ, **(environment or {})})
 
 
-def of_files(tmp_path, *contents: dict, strict: bool = True) -> subprocess.CompletedProcess:
+def written(tmp_path, *contents: dict) -> list[pathlib.Path]:
     paths = [tmp_path / f"{at}.json" for at in range(len(contents))]
     for path, content in zip(paths, contents):
         path.write_text(json.dumps(content))
-    return run_targets("--json", *paths, *(["--strict"] if strict else []))
+    return paths
+
+
+def of_files(tmp_path, *contents: dict, strict: bool = True, complete: bool = False) -> subprocess.CompletedProcess:
+    return run_targets("--json", *written(tmp_path, *contents), *(["--strict"] if strict else []), *(["--complete"] if complete else []))
 
 
 def row(result: subprocess.CompletedProcess, key: str) -> str:
@@ -79,6 +90,9 @@ def test_without_figures_nothing_is_measured(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     assert row(result, "roofline, +10 %") == "at most 0.16 not measured by roofline"
     assert "0 met, 0 missed" in result.stdout and "MISSED" not in result.stdout
+    wanted = judged("targets", "len(judge.targets())")
+    result = of_files(tmp_path, labels(model="unknown.onnx"), strict=False, complete=True)
+    assert result.returncode == 1 and f"INCOMPLETE  {wanted} targets were not measured" in result.stdout
 
 
 def test_what_is_met_and_what_is_missed(tmp_path):
@@ -88,35 +102,47 @@ def test_what_is_met_and_what_is_missed(tmp_path):
     assert row(result, "gpt2 1800MiB, all: extra") == "at most 10.0 % 3.3 % met +1.6 % predicted"
     assert row(result, "gpt2 1800MiB, parts: extra") == "at most 10.0 % 11.1 % MISSED by 1.1 % +1.6 % predicted"
     assert row(result, "gpt2 1800MiB, all: prediction is off by") == "at most 15.0 % 5.0 % met 0.95 of what was measured"
-    assert row(result, "vit: states evaluated") == "at least 1,000 a second 1,200 a second met within 0.4"
-    assert row(result, "bert: states evaluated").endswith("not measured by labels")
+    assert row(result, "vit: states judged with forecasts") == "at least 1,000 a second 1,200 a second met within 0.4"
+    assert row(result, "vit: states judged alone") == "at least 1,000 a second 300 a second MISSED by 700 a second within 0.4"
+    assert row(result, "bert: states judged alone").endswith("not measured by labels")
+    assert row(result, "vit: rank correlation, those that the search keeps").endswith("not measured by labels")
     assert of_files(tmp_path, *contents, strict=False).returncode == 0
-    assert of_files(tmp_path, labels()).returncode == 0
+    assert of_files(tmp_path, labels(judged=1000)).returncode == 0
 
 
 @pytest.mark.parametrize("content, key, words", [
     (steps(dict(arena_bytes=1801 * 2**20)), "gpt2 1800MiB, all: arena", "1,801 MiB MISSED by 1 MiB"),
     (steps(dict(arena_bytes=1801 * 2**20)), "gpt2 1800MiB, all: arena beside its plan", "1,048,576 bytes MISSED by 1,048,576 bytes"),
     (steps(dict(predicted_seconds=0.8)), "gpt2 1800MiB, all: prediction is off by", "20.0 % MISSED by 5.0 %"),
-    (steps({}, broken=("x: does not verify",)), "promises broken", "1 MISSED by 1 x: does not verify"),
-    (labels(judged=99), "vit: states evaluated", "999 a second MISSED by 1 a second"),
-    (labels(correlation=0.85, correlation_of_search=-0.04), "vit: rank correlation", "0.85 MISSED by 0.05 within 0.4; -0.04 of those"),
-    (dict(benchmark="chunked_loss", ways=[dict(head="gpt2", way="linear", our_seconds=1.0, their_seconds=2.0),
-                                          dict(head="gpt2", way="hand=4", our_seconds=2.2, their_seconds=2.0)]),
-     "gpt2: time over PyTorch's", "1.1 MISSED by 0.1 hand=4, the worst of 2 ways"),
-    (dict(benchmark="chunked_loss", ways=[dict(head="gpt2", way="linear", our_seconds=None, their_seconds=2.0)]),
-     "gpt2: time over PyTorch's", "no plan MISSED linear"),
+    (steps({}, broken=("x: does not verify", "y")), "split_steps: promises broken", "2 MISSED by 2 x: does not verify; 1 more"),
+    (ways({}, broken=["an arena"]), "chunked_loss: promises broken", "1 MISSED by 1 an arena"),
+    (dict(benchmark="long_sequences", longest_by_layer=1000, lengths={}, broken=["faster than what is proven"]),
+     "long_sequences: promises broken", "1 MISSED by 1 faster than what is proven"),
+    (magis({"gpt2": []}, "tiles", broken=["gpt2: a bound"]), "tiles: promises broken", "1 MISSED by 1 gpt2: a bound"),
+    (labels(judged=99), "vit: states judged with forecasts", "999 a second MISSED by 1 a second"),
+    (labels(judged=999), "vit: states judged alone", "999 a second MISSED by 1 a second"),
+    (labels(correlation=0.85), "vit: rank correlation, even numbers of parts added", "0.85 MISSED by 0.05 within 0.4"),
+    (labels(correlation_of_search=-0.04), "vit: rank correlation, those that the search keeps", "-0.04 MISSED by 0.94 within 0.4"),
+    (ways({}, dict(way="hand=4", our_seconds=2.2)), "gpt2: time over PyTorch's", "1.1 MISSED by 0.1 hand=4, the worst of 2 ways"),
+    (ways(dict(our_seconds=None)), "gpt2: time over PyTorch's", "no plan MISSED linear"),
     (dict(benchmark="long_sequences", longest_by_layer=1000, lengths={
         "5400": {"by layer": dict(cost=2.0), "in blocks": dict(predicted_step_seconds=2.0)},
         "5600": {"by layer": dict(cost=2.0), "in blocks": dict(predicted_step_seconds=2.1)}, "9000": {"by layer": {}, "in blocks": None}}),
-     "as long as by layer, at no more time per token", "5.4 times MISSED by 0.1 times 5,400 tokens for 1,000"),
+     "as long as by layer, at no more time per token", "5.4 times MISSED by 0.1 times 5,400 tokens for 1,000, at that length"),
+    (dict(benchmark="long_sequences", longest_by_layer=1000, lengths={
+        "1000": {"by layer": dict(cost=0.5), "in blocks": None},
+        "6000": {"by layer": dict(cost=9.0), "in blocks": dict(predicted_step_seconds=6.0)}}),
+     "its time per token, over that of the longest by layer", "at most 1 2 MISSED by 1 1 ms at 6,000 tokens, 0.5 ms at 1,000"),
     (magis({"gpt2": [cell("auto", 0.3, 11.0)]}), "gpt2 within 0.3, and by itself", "11.0 % MISSED by 0 %"),
     (magis({"gpt2": [cell("auto", 0.3, None), cell("chen", 0.3, 4.0)]}), "gpt2 within 0.3", "no plan MISSED"),
     (magis({"gpt2": [cell("auto", 0.3, 9.0, first_seconds=3.0)]}), "gpt2: first plan", "3 s MISSED by 1 s 1 plans"),
     (magis({"gpt2": [cell("auto", 0.3, 9.0), cell("auto", 0.2, None, seconds=90.0, is_late=True)]}), "gpt2: last plan",
      "90.0 s MISSED by 30.0 s 1 plans, 1 killed"),
+    (magis({"gpt2": [cell("auto", 0.3, 9.0), cell("auto", 0.2, None, seconds=90.0, is_late=True)]}), "gpt2: first plan",
+     "90.0 s MISSED by 88.0 s 1 plans, 1 killed"),
+    (magis({"gpt2": [cell("auto", 0.2, None, seconds=90.0, is_late=True)]}), "gpt2: last plan", "90.0 s MISSED by 30.0 s 0 plans, 1 killed"),
     (magis({"gpt2": [cell("auto", 0.3, 9.0), cell("n=4, recompute", 0.3, 8.8), cell("chen", 0.3, 1.0)]}),
-     "gpt2: slower than with less", "0.2 points MISSED by 0.1 points auto at 0.3, n=4, recompute"),
+     "gpt2: slower than with less, or than n=2,3,4,6,8,12,16,32", "0.2 points MISSED by 0.1 points auto at 0.3, n=4, recompute"),
 ])
 def test_each_kind_of_figure(tmp_path, content, key, words):
     result = of_files(tmp_path, content)
@@ -155,20 +181,50 @@ def test_a_geometric_mean_needs_all_of_it(tmp_path):
 
 
 def test_a_later_file_counts(tmp_path):
-    result = of_files(tmp_path, labels(judged=0, forecast=10), labels())
-    assert result.returncode == 0 and row(result, "vit: states evaluated").startswith("at least 1,000 a second 1,200 a second met")
+    result = of_files(tmp_path, labels(judged=0, forecast=10), labels(judged=1000))
+    assert result.returncode == 0 and row(result, "vit: states judged alone").startswith("at least 1,000 a second 1,000 a second met")
 
 
 def test_the_worst_of_all_ratios_counts(tmp_path):
-    result = of_files(tmp_path, labels(ratio=0.3, judged=200, correlation=0.97), labels())
-    assert row(result, "vit: states evaluated") == "at least 1,000 a second 1,100 a second met within 0.3, the worst of 2 ratios"
-    assert row(result, "vit: rank correlation") == "at least 0.9 0.95 met within 0.4, the worst of 2 ratios"
+    result = of_files(tmp_path, labels(ratio=0.3, judged=200, correlation=0.97), labels(), labels(ratio=0.2, correlation=None))
+    states = "vit: states judged with forecasts"
+    assert row(result, states) == "at least 1,000 a second 1,100 a second met within 0.3, the worst of 3 ratios"
+    ranks = "vit: rank correlation, even numbers of parts added"
+    assert row(result, ranks) == "at least 0.9 0.95 met within 0.4, the worst of 2 ratios"
+
+
+def test_no_promise_is_broken_only_where_all_of_them_were_looked_at(tmp_path):
+    from magis_evidence import Seen, read
+    from magis_targets import EXECUTED, SEVEN
+    every = [dict(step=name) for name in EXECUTED]
+    some = magis({name: [] for name in SEVEN[:3]}, "tiles", broken=[])
+    rest = magis({name: [] for name in SEVEN[3:]}, "tiles", broken=[])
+    untold = magis({name: [] for name in SEVEN[3:]}, "tiles")
+    for contents, key, is_told in (([steps(*every)], "split_steps", True), ([steps(*every[1:])], "split_steps", False),
+                                   ([steps(*every, finished=False)], "split_steps", False),
+                                   ([ways({}, dict(head="bert"), broken=[])], "chunked_loss", True), ([ways({}, broken=[])], "chunked_loss", False),
+                                   ([some, rest], "tiles", True), ([some], "tiles", False), ([some, untold], "tiles", False),
+                                   ([some | dict(broken=["x"]), untold, some, rest], "tiles", True)):  # all of its cells are there again
+        seen = read(written(tmp_path, *contents)).get(f"{key}: promises broken")
+        assert seen == (Seen(0) if is_told else None), contents
 
 
 def test_files_of_something_else_are_refused(tmp_path):
+    from magis_evidence import read
     for content, words in ((dict(benchmark="kernels"), "0.json: no figures of a benchmark"), ([], "0.json: no figures")):
         result = of_files(tmp_path, content)
         assert result.returncode == 2 and words in result.stderr and len(result.stderr.splitlines()) == 1, result.stderr
+    whole = [cell("order only", None, 0.0)]
+    unlike = [dict(benchmark="labels"), labels(seconds=0), labels(judged="many"), dict(benchmark=["labels"]), dict(benchmark="labels", models=7),
+              steps(dict(measured_percent=None)), ways(dict(their_seconds=0)), ways(dict(our_seconds="1 s")),
+              dict(benchmark="long_sequences", longest_by_layer=0, lengths={}), dict(workloads={}), magis({"vit": [dict(row="auto")]}),
+              magis({}) | dict(workloads={"vit": dict(cells=whole)}), magis({}) | dict(workloads={"vit": dict(cells=[], least={"": [0.1, 0.1]})})]
+    for content in unlike:
+        with pytest.raises(ValueError, match="1.json: .*figures"):
+            read(written(tmp_path, labels(), content))
+    result = of_files(tmp_path, labels(seconds=0))
+    assert result.returncode == 2 and "0.json: figures are not as the benchmark writes them (ZeroDivisionError" in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
     (tmp_path / "cut.json").write_text('{"benchmark": ')
     result = run_targets("--json", tmp_path / "cut.json", tmp_path / "none.json")
     assert result.returncode == 2 and "cut.json: Expecting value" in result.stderr
@@ -189,13 +245,62 @@ def test_what_measures_runs_once(tmp_path):
     result = run_targets("--folder", tmp_path / "figures", "--only", "split_steps", "--strict", environment=environment)
     assert result.returncode == 1, result.stdout + result.stderr
     assert row(result, "gpt2 1800MiB, all: extra") == "at most 10.0 % 11.1 % MISSED by 1.1 % +2.0 % predicted"
-    assert row(result, "promises broken") == "at most 0 0 met"
+    assert row(result, "split_steps: promises broken") == "at most 0 0 met"
+    assert "INCOMPLETE" not in result.stdout  # only some was asked for
     assert row(result, "unet 20%, all: share") == "at most 0.2 1 MISSED by 0.8"
     again = run_targets("--folder", tmp_path / "figures", "--only", "split_steps", environment=environment)
     assert again.returncode == 0 and "== split_steps" not in again.stdout
     assert again.stdout == result.stdout[result.stdout.index("target  "):]
     missing = run_targets("--folder", tmp_path / "figures", "--only", "labels vit", environment=environment)
-    assert missing.returncode == 1 and "BROKEN  labels vit 0.4: left no figures" in missing.stdout
+    assert missing.returncode == 1 and "BROKEN  labels vit 0.4: [Errno 2] No such file" in missing.stdout
+
+
+@pytest.mark.parametrize("code, content, words", [
+    (0, {}, ""), (1, dict(finished=True), ""), (1, {}, ""), (3, {}, "exit code 3"), (1, dict(finished=False), "exit code 1, broke off; "),
+    (1, None, "exit code 1, left no figures"), ("kill -9 $$", {}, "exit code -9")])
+def test_a_run_counts_only_if_it_got_to_its_end(tmp_path, code, content, words):
+    figures = {} if content is None else labels(judged=1000) | content
+    end = code if isinstance(code, str) else f"exit {code}"
+    made = tmp_path / "bench/bench_labels"
+    made.parent.mkdir()
+    for_file = "" if content is None else f"for file; do :; done; printf %s {shlex.quote(json.dumps(figures))} > \"$file\"; "
+    made.write_text(f"#!/bin/sh\n{for_file}{end}\n")
+    made.chmod(0o755)
+    folder = tmp_path / "figures"
+    result = run_targets("--folder", folder, "--only", "labels vit 0.2", environment={"LOWTIDE_BUILD_DIR": str(tmp_path)})
+    broken = [line for line in result.stdout.splitlines() if line.startswith("BROKEN")]
+    assert result.returncode == bool(words) and len(broken) == bool(words), result.stdout + result.stderr
+    assert not words or broken[0].startswith(f"BROKEN  labels vit 0.2: {words}"), broken
+    left = [] if content is None else ["labels_vit_0.2.json.part" if words else "labels_vit_0.2.json"]
+    assert [file.name for file in folder.iterdir()] == left
+    assert ("not measured" in row(result, "vit: states judged alone")) == bool(words)
+
+
+def test_all_that_runs_has_to_be_measured(tmp_path):
+    for name in judged("targets", "[c.file(judge.ROOT).name for c in judge.commands()]"):
+        (tmp_path / name).write_text(json.dumps(labels(judged=1000)))  # nothing runs
+    result = run_targets("--folder", tmp_path, "--strict")
+    assert result.returncode == 1 and "INCOMPLETE" in result.stdout and "==" not in result.stdout and "MISSED" not in result.stdout
+    assert run_targets("--folder", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("cost_model, code, words", [
+    ("tiles", 0, "not measured: bench_labels plans by the roofline, not by --cost-model tiles"),
+    ("roofline", 4, "not measured: bench_labels --levels 2 left no figures within 0.8")])
+def test_figures_of_programs_that_fail(tmp_path, cost_model, code, words):
+    made_program(tmp_path / "tools/lowtide", {"plan": (0, {})})
+    made = tmp_path / "bench/bench_labels"
+    made.parent.mkdir()
+    made.write_text(f"#!/bin/sh\necho first >&2\necho 'no such model' >&2\nexit {code}\n")
+    made.chmod(0o755)
+    call = ("import json, sys; sys.path[:0] = sys.argv[1:]; import magis_figures as f; broken = []; "
+            f"found = f.measure([13, 15], ['bert', 'vit'], [], (10, 5), f.Settings(1, 1, '{cost_model}'), broken); "
+            "f.print_all([13], {}, found, (10, 5), {}); print(json.dumps(broken))")
+    result = subprocess.run([sys.executable, "-c", call, str(ROOT / "bench/support"), str(ROOT / "models")], capture_output=True, text=True,
+                            timeout=60, env={**os.environ, "LOWTIDE_BUILD_DIR": str(tmp_path)})
+    assert result.returncode == 0 and words in result.stdout.splitlines(), result.stdout + result.stderr
+    broken = json.loads(result.stdout.splitlines()[-1])
+    assert len(broken) == (3 if code else 0) and all("exit code 4, no such model" in line for line in (broken[0:1] + broken[2:])), broken
 
 
 def test_figures_of_chunked_losses_are_what_the_table_reads(tmp_path):

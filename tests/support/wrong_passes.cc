@@ -7,9 +7,9 @@
 
 #define LT_ORDER_SUMS \
   "_ZN7lowtide7rewrite10order_sumsERKNS_2ir5GraphERKSt6vectorINS_8analysis3SumESaIS7_EE"
-#define LT_EXPAND                                                                               \
-  "_ZN7lowtide7fission6expandERKNS_2ir5GraphERKNS_8IdVectorINS_2IdINS1_5OpTagEEESt8optionalINS" \
-  "0_3CutEEEE"
+#define LT_EXPAND                                                                              \
+  "_ZN7lowtide7fission6expandERKNS_2ir5GraphERKSt6vectorINS_8IdVectorINS_2IdINS1_5OpTagEEESt8" \
+  "optionalINS0_3CutEEEESaISD_EENS0_7WindowsE"
 
 namespace lowtide {
 namespace {
@@ -47,11 +47,13 @@ Result<ir::Rewritten> wrong_order_sums(const ir::Graph& graph, const Sums& sums)
 
 namespace fission {
 
-Result<Expanded> right_expand(const ir::Graph& graph, const Cuts& cuts) asm("__real_" LT_EXPAND);
-Result<Expanded> wrong_expand(const ir::Graph& graph, const Cuts& cuts) asm("__wrap_" LT_EXPAND);
+Result<Expanded> right_expand(const ir::Graph& graph, const NestedCuts& cuts,
+                              Windows windows) asm("__real_" LT_EXPAND);
+Result<Expanded> wrong_expand(const ir::Graph& graph, const NestedCuts& cuts,
+                              Windows windows) asm("__wrap_" LT_EXPAND);
 
-Result<Expanded> wrong_expand(const ir::Graph& graph, const Cuts& cuts) {
-  Result<Expanded> made = right_expand(graph, cuts);
+Result<Expanded> wrong_expand(const ir::Graph& graph, const NestedCuts& cuts, Windows windows) {
+  Result<Expanded> made = right_expand(graph, cuts, windows);
   if (made && wrong_pass == WrongPass::kExpand) spoil(made->graph);
   return made;
 }
