@@ -358,8 +358,8 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
     EXPECT_TRUE(told.of_parts > 0 || !parts);
     if (!parts) {
       EXPECT_FALSE(whole.has_value());
-      EXPECT_NE(parts.error().message.find("in whatever parts every schedule needs at least"),
-                std::string::npos);
+      EXPECT_NE(parts.error().message.find("every schedule needs at least"), std::string::npos)
+          << parts.error().message;
       continue;
     }
     EXPECT_LE(parts->plan.arena_bytes, *options.budget_bytes);

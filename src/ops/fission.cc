@@ -260,22 +260,36 @@ Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end
   return Splitter(*bound, instance, axis, {begin, end}).run();
 }
 
+namespace {
+
+// The dimensions that an axis walks, of operands that both have; any axis: which operands.
+using Walks = std::set<std::tuple<bool, int, int>>;
+using Operands = std::set<std::pair<bool, int>>;
+
+Operands operands_of(const AxisMap& map) {
+  Operands all;
+  for (const AxisUse& use : map.uses) all.insert({use.is_output, use.operand});
+  return all;
+}
+
+Walks walks_of(const AxisMap& map, int axis, const Operands& other) {
+  Walks all;
+  for (const AxisUse& use : map.uses)
+    if (use.axis == axis && other.contains({use.is_output, use.operand}))
+      all.insert({use.is_output, use.operand, use.dim});
+  return all;
+}
+
+}  // namespace
+
 std::optional<int> axis_of_part(const AxisMap& whole, int axis, const AxisMap& part) {
-  using Walks = std::set<std::tuple<bool, int, int>>;
-  const auto walks = [](const AxisMap& map, int of) {
-    Walks all;
-    for (const AxisUse& use : map.uses)
-      if (use.axis == of) all.insert({use.is_output, use.operand, use.dim});
-    return all;
-  };
-  const Walks wanted = walks(whole, axis);
+  const Walks wanted = walks_of(whole, axis, operands_of(part));
   const Axis& is = whole.axes[static_cast<size_t>(axis)];
   std::optional<int> found;
   for (int a = 0; a < static_cast<int>(part.axes.size()); ++a) {
-    const Walks has = walks(part, a);
     const Axis& one = part.axes[static_cast<size_t>(a)];
-    const bool fits = one.extent == is.extent && !has.empty() &&
-                      std::includes(wanted.begin(), wanted.end(), has.begin(), has.end());
+    const bool fits = one.extent == is.extent && !wanted.empty() &&
+                      walks_of(part, a, operands_of(whole)) == wanted;
     if (fits && (!found || one.name == is.name)) found = a;
   }
   return found;
