@@ -183,17 +183,7 @@ void add_parts_flags(CLI::App* command, PlanOptions& options) {
       ->default_str("");
 }
 
-}  // namespace
-
-void add_search_flags(CLI::App* command, PlanFlags& flags) {
-  PlanOptions& options = flags.options;
-  add_lever_flags(command, options);
-  command->add_flag_callback(
-      "--no-recompute", [&options] { options.recompute = false; },
-      "under a budget: every op runs once");
-  command->add_flag_callback(
-      "--no-pieces", [&options] { options.pieces = false; },
-      "every Concat copies, also where its operands can lie, or be written, where they belong");
+void add_rewrite_flags(CLI::App* command, PlanOptions& options) {
   command
       ->add_option(
           "--rewrite", options.rewrites,
@@ -205,6 +195,20 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
                    "do without this one, as in common-ops; may be repeated")
       ->type_name("NAME")
       ->default_str("");
+}
+
+}  // namespace
+
+void add_search_flags(CLI::App* command, PlanFlags& flags) {
+  PlanOptions& options = flags.options;
+  add_lever_flags(command, options);
+  command->add_flag_callback(
+      "--no-recompute", [&options] { options.recompute = false; },
+      "under a budget: every op runs once");
+  command->add_flag_callback(
+      "--no-pieces", [&options] { options.pieces = false; },
+      "every Concat copies, also where its operands can lie, or be written, where they belong");
+  add_rewrite_flags(command, options);
   add_parts_flags(command, options);
   command->add_flag_callback(
       "--no-sums", [&options] { options.sums = false; },

@@ -95,7 +95,7 @@ constexpr Rewrite kRewrites[] = {
                "to be faster; maybe more memory",
      .run = parted_products},
     {.name = "round-trips",
-     .by_default = true,
+     .by_default = false,
      .on_forward = true,
      .on_step = true,
      .effect = "what is moved or cast there and back, or not at all, is not; the same bits, never "
