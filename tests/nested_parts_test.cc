@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "analysis/schedule_view.h"
 #include "base/rng.h"
 #include "exec/cpu/cpu.h"
 #include "fission/classes.h"
@@ -22,7 +21,7 @@
 #include "fission/rules.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
-#include "plan/schedule_simulator.h"
+#include "pipeline/take_rewrites.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
@@ -74,18 +73,6 @@ NestedCuts draw_cuts(const ir::Graph& step, Rng& rng, Drawn& drawn) {
     drawn.kinds.insert(step.op(id).kind + " " + outer.axis + " " + inner.axis);
   }
   return cuts;
-}
-
-void expect_equal_effects(const ir::Graph& parts, const ir::Graph& step) {
-  const auto ours = effects(parts), wanted = effects(step);
-  ASSERT_EQ(ours.size(), wanted.size());
-  for (const auto& [name, exact] : wanted) {
-    ASSERT_TRUE(ours.contains(name)) << name;
-    const std::vector<double>& got = ours.at(name);
-    ASSERT_EQ(got.size(), exact.size()) << name;
-    for (size_t e = 0; e < exact.size(); ++e)
-      ASSERT_NEAR(got[e], exact[e], 1e-12 * (1 + std::abs(exact[e]))) << name << "[" << e << "]";
-  }
 }
 
 pipeline::OptimizeOptions quick(const runtime::KernelFactory* kernels) {
@@ -187,17 +174,6 @@ TEST(NestedParts, ALostShareOfASumInASumIsFound) {
   EXPECT_GT(lost, 10);
 }
 
-int64_t peak_as_given(const ir::Graph& graph) {
-  analysis::OpCosts costs;
-  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 1.0);
-  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
-  const auto view = analysis::make_schedule_view(graph, costs, 64);
-  EXPECT_TRUE(view.has_value()) << view.error().message;
-  const auto ids = view->problem.ops.ids();
-  const std::vector<plan::SchedOpId> order(ids.begin(), ids.end());
-  return plan::simulate(view->problem, order).value().peak_bytes;
-}
-
 // A chain of convolutions over one large image.
 class Image : private GraphWriter {
  public:
@@ -227,8 +203,10 @@ TEST(Windows, OfPiecesNeedLessThanWholesWhereNobodyKeepsThem) {
              pieces = fission::expand(net, *cuts, Windows::kOfPieces);
   ASSERT_TRUE(wholes.has_value() && pieces.has_value());
   EXPECT_GT(wholes->windows, 30);
-  const int64_t of_wholes = peak_as_given(fission::part_by_part(*wholes).graph);
-  const int64_t of_pieces = peak_as_given(fission::part_by_part(*pieces).graph);
+  const int64_t of_wholes =
+      pipeline::peak_as_given(fission::part_by_part(*wholes).graph, 64).value();
+  const int64_t of_pieces =
+      pipeline::peak_as_given(fission::part_by_part(*pieces).graph, 64).value();
   const int64_t image = 4 * 64 * 64 * 4;
   EXPECT_GE(of_wholes, 3 * image);  // what comes in, and two of the others
   EXPECT_LT(of_pieces, 2 * image + image / 2);

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "analysis/schedule_view.h"
 #include "analysis/sums.h"
 #include "base/rng.h"
 #include "exec/cpu/cpu.h"
@@ -24,7 +23,7 @@
 #include "fission/part_order.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
-#include "plan/schedule_simulator.h"
+#include "pipeline/take_rewrites.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
@@ -54,18 +53,6 @@ Cuts random_cuts(const ir::Graph& graph, Rng& rng, Seen& seen) {
     seen.kinds.insert(graph.op(id).kind + " " + chosen.axis);
   }
   return cuts;
-}
-
-void expect_equal_effects(const ir::Graph& parts, const ir::Graph& step) {
-  const auto ours = effects(parts), wanted = effects(step);
-  ASSERT_EQ(ours.size(), wanted.size());
-  for (const auto& [name, exact] : wanted) {
-    ASSERT_TRUE(ours.contains(name)) << name;
-    const std::vector<double>& got = ours.at(name);
-    ASSERT_EQ(got.size(), exact.size()) << name;
-    for (size_t e = 0; e < exact.size(); ++e)
-      ASSERT_NEAR(got[e], exact[e], 1e-12 * (1 + std::abs(exact[e]))) << name << "[" << e << "]";
-  }
 }
 
 void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
@@ -161,17 +148,6 @@ TEST(Parts, OfEveryOpAlongEveryAxisEqualTheStep) {
   EXPECT_GT(checked, 60);
 }
 
-int64_t peak_as_given(const ir::Graph& graph) {
-  analysis::OpCosts costs;
-  costs.seconds = IdVector<ir::OpId, double>(graph.op_count(), 1.0);
-  costs.workspace_bytes = IdVector<ir::OpId, int64_t>(graph.op_count(), 0);
-  const auto view = analysis::make_schedule_view(graph, costs, 64);
-  EXPECT_TRUE(view.has_value()) << view.error().message;
-  const auto ids = view->problem.ops.ids();
-  const std::vector<plan::SchedOpId> order(ids.begin(), ids.end());
-  return plan::simulate(view->problem, order).value().peak_bytes;
-}
-
 // Every class of axes, all of its ops in parts together. Linked ops pass pieces on, so that a class
 // makes far fewer slices than its ops would one by one. Part by part the same is computed, and of
 // the largest class (samples) less is there at once.
@@ -201,7 +177,8 @@ TEST(Parts, OfEveryClassEqualTheStep) {
         expect_equal_effects(ordered.graph, step);
         if (&axis_class != &classes->front()) continue;
         ++largest;
-        lower += peak_as_given(ordered.graph) < peak_as_given(expanded->graph);
+        lower += pipeline::peak_as_given(ordered.graph, 64).value() <
+                 pipeline::peak_as_given(expanded->graph, 64).value();
         if (HasFailure()) return;
       }
   }

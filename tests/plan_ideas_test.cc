@@ -126,7 +126,8 @@ TEST_F(PlanIdeasTest, WithoutSumsInAnyOrderThePeakIsHigher) {
     const SharedWeights network(seed, 12);
     const auto free = planned(network.graph(), training);
     const auto chained = planned(network.graph(), without(training, "sums"));
-    // On some processors a kernel that adds has a line of scratch more than one that does not.
+    // Which contributor is the first is open until the order is settled, and on some processors
+    // LayerNormGrad has 64 bytes of scratch more where it adds.
     EXPECT_LE(free.plan.claims.peak_bytes, chained.plan.claims.peak_bytes + 64) << seed;
     higher += free.plan.claims.peak_bytes < chained.plan.claims.peak_bytes;
   }

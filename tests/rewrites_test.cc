@@ -444,17 +444,17 @@ void compare_least_peaks(const Rewrite& rewrite) {
     const bool trains = seed % 2 == 0;
     const ir::Graph forward = trains ? network.with_one_result() : network.graph();
     const ir::Graph graph = trains ? gradients(forward) : forward;
+    int64_t ops = 0;
+    const ir::Graph step = rewritten(rewrite, RewriteStage::kStep, graph, ops);
+    changed += ops;
     const auto was = least_peak(graph);
     if (!was) continue;
     ++compared;
     // Where it has nothing to do the peak is the same.
-    int64_t ops = 0;
-    const ir::Graph step = rewritten(rewrite, RewriteStage::kStep, graph, ops);
     if (const auto is = ops > 0 ? least_peak(step) : was) {
       ASSERT_LE(*is, *was);
       lower += *is < *was;
     }
-    changed += ops;
     if (!trains || !rewrite.on_forward) continue;
     ops = 0;
     const ir::Graph before_gradients = rewritten(rewrite, RewriteStage::kForward, forward, ops);
@@ -471,7 +471,7 @@ void compare_least_peaks(const Rewrite& rewrite) {
     EXPECT_GT(of_forward, 10);
   }
   EXPECT_GT(lower, 0);
-  EXPECT_GT(changed, 40);
+  EXPECT_GT(changed, 50);
 }
 
 TEST(DefaultRewrites, NeverRaiseTheLeastPeak) {

@@ -114,9 +114,10 @@ TEST(Split, OfAnyNumberNeedsLessAndComputesTheSame) {
     std::printf("%d parts: %d bytes, %.3f ms\n", static_cast<int>(parts),
                 static_cast<int>(made->plan.arena_bytes),
                 1e3 * made->plan.claims.predicted_seconds);
-    // 4 or 5 parts of 6 samples have two in the largest, as 3 have; joining them takes some bytes.
+    // 4 or 5 parts of 6 samples have two in the largest, as 3 have: on one processor 4 need an
+    // aligned line more than 3.
     const bool is_smaller = kSamples % parts == 0;
-    EXPECT_LE(made->plan.arena_bytes, before + (is_smaller ? 0 : before / 100));
+    EXPECT_LE(made->plan.arena_bytes, before + (is_smaller ? 0 : 64));
     before = std::min(before, made->plan.arena_bytes);
   }
   options.split = {.parts = kSamples + 1};
@@ -358,7 +359,8 @@ TEST(Split, ByBudgetIsNeverSlowerThanTheWholeStep) {
     EXPECT_TRUE(told.of_parts > 0 || !parts);
     if (!parts) {
       EXPECT_FALSE(whole.has_value());
-      EXPECT_NE(parts.error().message.find("every schedule needs at least"), std::string::npos)
+      EXPECT_NE(parts.error().message.find("in whatever parts every schedule needs at least"),
+                std::string::npos)
           << parts.error().message;
       continue;
     }

@@ -93,7 +93,8 @@ TEST(Sums, ArePlannedProvenAndRun) {
     options.sums = false;
     const auto chained = pipeline::optimize(network.graph(), options);
     ASSERT_TRUE(chained.has_value()) << chained.error().message;
-    // On some processors a kernel that adds has a line of scratch more than one that does not.
+    // Which contributor is the first is open until the order is settled, and on some processors
+    // LayerNormGrad has 64 bytes of scratch more where it adds.
     EXPECT_LE(free->plan.claims.peak_bytes, chained->plan.claims.peak_bytes + 64);
     reordered += free->plan.claims.peak_bytes < chained->plan.claims.peak_bytes;
     options.sums = true;

@@ -19,6 +19,7 @@
 #include "base/printable.h"
 #include "base/rng.h"
 #include "runtime/contents.h"
+#include "verify/part_name.h"
 
 namespace lowtide {
 namespace {
@@ -82,8 +83,7 @@ bool is_gradient(const plan::Plan& plan, PlanValueId id) {
 // "grad/w/part3", the contribution of a part to a sum, adds to what is "grad/w" in one part;
 // "grad/w/part3/part0", that of a part of a part, likewise.
 std::string_view whole_name(std::string_view name) {
-  for (size_t at = name.rfind("/part"); at != std::string_view::npos; at = name.rfind("/part"))
-    name = name.substr(0, at);
+  while (const auto part = verify::part_name(name)) name = part->op;
   return name;
 }
 

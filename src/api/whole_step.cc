@@ -16,6 +16,7 @@
 #include "cost/device.h"
 #include "lowtide/api.h"
 #include "pipeline/prepare.h"
+#include "verify/part_name.h"
 
 namespace lowtide {
 namespace {
@@ -85,11 +86,8 @@ bool in_parts(const plan::Plan& plan) {
 }
 
 bool runs_parts(const plan::Plan& plan) {
-  constexpr std::string_view kPart = "/part";  // as fission::part_name has it
-  return in_parts(plan) && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const auto& op) {
-           const size_t at = op.name.rfind(kPart);
-           return at != std::string::npos && at + kPart.size() < op.name.size() &&
-                  op.name.find_first_not_of("0123456789", at + kPart.size()) == std::string::npos;
+  return in_parts(plan) && std::any_of(plan.ops.begin(), plan.ops.end(), [](const auto& op) {
+           return verify::part_name(op.name).has_value();
          });
 }
 

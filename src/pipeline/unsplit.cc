@@ -7,27 +7,12 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "fission/expand.h"
+#include "verify/part_name.h"
 
 namespace lowtide::pipeline {
-namespace {
 
 using plan::PlanOpId;
 using plan::PlanUnsplit;
-
-// "fc/part3" -> "fc" and 3, "fc/part0/part3" -> "fc/part0" and 3; of no part nothing.
-std::optional<std::pair<std::string_view, size_t>> part_of(std::string_view name) {
-  const size_t slash = name.rfind('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  const std::string_view op = name.substr(0, slash);
-  size_t part = 0;
-  for (char c : name.substr(std::min(name.find_last_not_of("0123456789") + 1, name.size())))
-    part = std::min<size_t>(part * 10 + static_cast<size_t>(c - '0'), 1 << 30);
-  if (fission::part_name(op, part) != name) return std::nullopt;
-  return std::pair(op, part);
-}
-
-}  // namespace
 
 UnsplitOps unsplit_ops(const ir::Graph& graph, const analysis::OpCosts& costs,
                        int64_t alignment_bytes) {
@@ -48,11 +33,13 @@ void tell_unsplit(const UnsplitOps& unsplit, plan::Plan& plan) {
   std::set<std::string_view> told;
   for (plan::PlanOp& op : plan.ops) {
     auto found = unsplit.find(op.name);
-    std::optional<std::pair<std::string_view, size_t>> part;
+    std::optional<verify::PartName> part;  // or a part of a part
     bool is_first = true;
-    for (std::string_view name = op.name; found == unsplit.end() && (part = part_of(name));) {
-      is_first &= part->second == 0;
-      name = part->first;
+    for (std::string_view name = op.name; found == unsplit.end();) {
+      part = verify::part_name(name);
+      if (!part) break;
+      is_first &= part->part == 0;
+      name = part->op;
       found = unsplit.find(name);
     }
     op.unsplit = PlanUnsplit{};  // nothing

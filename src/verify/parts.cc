@@ -198,7 +198,7 @@ class Parts {
   int64_t size_along(const ops::Instance& whole, int axis, PlanOpId o) const {
     const plan::PlanOp& op = plan_.ops[o];
     const auto map = ops::axis_map(whole);
-    if (!map || axis >= static_cast<int>(map->axes.size())) return 0;
+    if (!map) return 0;
     const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
     for (const ops::AxisUse& use : map->uses) {
       const auto operand = static_cast<size_t>(use.operand), d = static_cast<size_t>(use.dim);

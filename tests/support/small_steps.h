@@ -160,4 +160,17 @@ inline std::map<std::string, std::vector<double>> effects(const ir::Graph& graph
   return all;
 }
 
+// Of results and parameters after the step.
+inline void expect_equal_effects(const ir::Graph& parts, const ir::Graph& step) {
+  const auto ours = effects(parts), wanted = effects(step);
+  ASSERT_EQ(ours.size(), wanted.size());
+  for (const auto& [name, exact] : wanted) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    const std::vector<double>& got = ours.at(name);
+    ASSERT_EQ(got.size(), exact.size()) << name;
+    for (size_t e = 0; e < exact.size(); ++e)
+      ASSERT_NEAR(got[e], exact[e], 1e-12 * (1 + std::abs(exact[e]))) << name << "[" << e << "]";
+  }
+}
+
 }  // namespace lowtide
