@@ -47,7 +47,7 @@ static lowtide_plan* make_plan(const char* path) {
   CHECK(lowtide_model_read(path, "{\"dims\": {\"batch\": 1}, \"training\": true}", &model) ==
         LOWTIDE_OK);
   CHECK(strlen(lowtide_model_name(model)) > 0);
-  CHECK(lowtide_plan_make(model, "{\"train\": true, \"budget_bytes\": 1000}", &plan) ==
+  CHECK(lowtide_plan_make(model, "{\"train\": true, \"budget_bytes\": 100}", &plan) ==
         LOWTIDE_INFEASIBLE);
   CHECK(lowtide_plan_make(model,
                           "{\"train\": true, \"optimizer\": \"sgd\", \"learning_rate\": 0.01}",

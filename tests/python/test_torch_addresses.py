@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from lowtide_cli import ROOT
-from torch_models import OPTIMIZERS, build, eager_step, torch, trained, twin
+from torch_models import LARGE_IMAGES, OPTIMIZERS, build, eager_step, torch, trained, twin
 
 import lowtide
 from lowtide import cache
@@ -37,7 +37,7 @@ def counting(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_peak_is_the_plans_arena(counting, name):
-    model, batch, loss_fn = build(name, 0.1)
+    model, batch, loss_fn = build(name, 0.1, **LARGE_IMAGES)
     step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch, effort=0.2)
     arena, size = step._now.arena, step._now.code.arena_bytes
     for turn in range(2):  # the first step counts: what it makes to keep is in the plan, too
@@ -162,7 +162,7 @@ def test_what_a_smaller_plan_leaves_of_the_arena_goes_back_where_its_batch_is_la
 
 
 def test_the_peak_of_a_step_whose_values_move_is_the_arena_and_host_memory_lies_apart(counting):
-    model, batch, loss_fn = build("resnet", 0.1)
+    model, batch, loss_fn = build("resnet", 0.1, **LARGE_IMAGES)
     mine = OPTIMIZERS["adamw"](trained(model))
     best = lowtide.plan(model, loss_fn, mine, batch, effort=0.1).arena_bytes
     counting.count_begin(None, 0)

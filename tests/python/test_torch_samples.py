@@ -49,8 +49,8 @@ def test_convolutions_in_parts_keep_a_budget_below_the_floor_of_the_whole():
     with pytest.raises(lowtide.Infeasible) as refused:
         lowtide.plan(model, loss_fn, mine, batch, budget=1, effort=0.01)
     floor = int(str(refused.value).split("needs at least ")[1].split(" bytes")[0])
-    step = lowtide.compile_step(model, loss_fn, mine, batch, budget=floor * 6 // 10, effort=0.02, split="auto")
-    assert step.plan.arena_bytes <= floor * 6 // 10, "below what every schedule of the whole needs"
+    step = lowtide.compile_step(model, loss_fn, mine, batch, budget=floor * 7 // 10, effort=0.02, split="auto")
+    assert step.plan.arena_bytes <= floor * 7 // 10, "below what every schedule of the whole needs"
     assert step.parts in (4, 8) and f"the samples in {step.parts} parts" in repr(step) and step._now.code.reruns == 0
     names = [unit.name for unit in step._now.planned.captured.units]
     assert sum(name == "convolution" for name in names) >= 8 * step.parts, "each of eight layers in parts"

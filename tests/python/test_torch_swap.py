@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
-from torch_models import OPTIMIZERS, assert_equal_steps, build, differences, eager_step, torch, trained, twin
+from torch_models import LARGE_IMAGES, OPTIMIZERS, assert_equal_steps, build, differences, eager_step, torch, trained, twin
 
 import lowtide
 from lowtide import _library
@@ -33,7 +33,7 @@ def floor_of(*step, **options):
 @functools.cache
 def below_the_floor(name, dropout, optimizer):
     """A budget that no schedule keeps in which nothing moves, and one that does keeps easily."""
-    model, batch, loss_fn = build(name, dropout)
+    model, batch, loss_fn = build(name, dropout, **LARGE_IMAGES)
     mine = OPTIMIZERS[optimizer](trained(model))
     without, least = (floor_of(model, loss_fn, mine, batch, **options) for options in ({}, LINK))
     assert least < without
@@ -42,7 +42,7 @@ def below_the_floor(name, dropout, optimizer):
 
 def swapped(name, dropout=0.1, optimizer="adamw", **options):
     """(step, model, its optimizer), (eager model, its optimizer), loss_fn, batch"""
-    model, batch, loss_fn = build(name, dropout)
+    model, batch, loss_fn = build(name, dropout, **LARGE_IMAGES)
     other, mine, its = twin(model, OPTIMIZERS[optimizer])
     budget = below_the_floor(name, dropout, optimizer)
     step = lowtide.compile_step(model, loss_fn, mine, batch, budget=budget, effort=0.1, **LINK, **options)

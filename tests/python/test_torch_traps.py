@@ -37,6 +37,7 @@ safe with it.
 
 import pytest
 from torch_models import (
+    LARGE_IMAGES,
     OPTIMIZERS,
     Translator,
     assert_equal_steps,
@@ -168,7 +169,7 @@ def test_a_batch_norm_over_all_batches_so_far_reads_their_count_in_each_step(aff
 
 
 def test_a_batch_norm_that_runs_again_leaves_the_statistics_alone():
-    model, batch, loss_fn = build("unet")
+    model, batch, loss_fn = build("unet", **LARGE_IMAGES)
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
     best = lowtide.plan(model, loss_fn, mine, batch).arena_bytes
     made = lowtide.compile_step(model, loss_fn, mine, batch, budget=best * 9 // 10, effort=0.2)
