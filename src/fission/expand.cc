@@ -31,6 +31,8 @@ struct Made {
   ValueId whole;  // none: not (yet)
   int dim = -1;   // of the pieces
   std::vector<Piece> pieces;
+  std::vector<Piece> shares;      // slices that overlap and add up, until all of them are there
+  bool is_laid_together = false;  // the pieces came of such
 };
 
 class Expander {
@@ -94,6 +96,8 @@ class Expander {
       out_.stretches[id].push_back({Stretch::kLoop * cut.bounds[k] / cut.bounds.back(),
                                     Stretch::kLoop * cut.bounds[k + 1] / cut.bounds.back()});
     }
+    for (ValueId output : op.outputs)
+      if (!made_[output].shares.empty()) LT_RETURN_IF_ERROR(lay_together(op, output));
     return {};
   }
 
@@ -155,12 +159,14 @@ class Expander {
       made.pieces.push_back({number(slice.begin), number(slice.end), result});
       return {};
     }
-    if (slice.whole && part.merges[o] == Merge::kSum && part.scale != 1.0) {
+    if (!slice.whole) {
+      made.dim = slice.dim;
+      made.shares.push_back({number(slice.begin), number(slice.end), result});
+      return {};
+    }
+    if (part.merges[o] == Merge::kSum && part.scale != 1.0) {
       LT_ASSIGN(result,
                 helper(op, "AffineScalar", {result}, {{"scale", part.scale}, {"shift", 0.0}}));
-    }
-    if (!slice.whole) {
-      LT_ASSIGN(result, padded(op, op.outputs[o], slice, result));
     }
     if (made.whole.valid()) {
       const std::string_view kind = part.merges[o] == Merge::kSum ? "Add" : "Max";
@@ -170,14 +176,58 @@ class Expander {
     return {};
   }
 
-  // A slice that others overlap, with zeros around it.
-  Result<ValueId> padded(const ir::Op& op, ValueId of, const SliceOf& slice, ValueId result) {
+  // Of slices that overlap, as gradients of windows do, pieces that follow one another: where
+  // several slices reach, their sum. The whole is not made for it.
+  //
+  //     slices     [0 . . . . . . 9)
+  //                           [7 . . . . . . 16)
+  //     pieces     [0 . . . . 7)[7 9)[9 . . . 16)
+  Status lay_together(const ir::Op& op, ValueId of) {
+    Made& made = made_[of];
+    LT_ASSIGN(const std::vector<Piece> shares, without_gaps(op, of));
+    std::vector<int64_t> bounds;
+    for (const Piece& share : shares) bounds.insert(bounds.end(), {share.begin, share.end});
+    std::sort(bounds.begin(), bounds.end());
+    bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+    for (size_t k = 0; k + 1 < bounds.size(); ++k) {
+      Piece piece{bounds[k], bounds[k + 1], ValueId::none()};
+      for (Piece share : pieces_in(shares, piece.begin, piece.end)) {
+        LT_RETURN_IF_ERROR(trim(share, made.dim, piece.begin, piece.end, op));
+        if (piece.value.valid()) {
+          LT_ASSIGN(share.value, helper(op, "Add", {piece.value, share.value}));
+        }
+        piece.value = share.value;
+      }
+      made.pieces.push_back(piece);
+    }
+    made.is_laid_together = true;
+    return {};
+  }
+
+  // The slices that overlap, longer by zeros where none of them reaches (strides beyond a kernel's
+  // size).
+  Result<std::vector<Piece>> without_gaps(const ir::Op& op, ValueId of) {
     const ir::Dims& dims = old_.value(of).dims;
-    ir::Dims begins(dims.size(), sym::Expr(0)), ends(dims.size(), sym::Expr(0));
-    const auto d = static_cast<size_t>(slice.dim);
-    begins[d] = slice.begin;
-    ends[d] = dims[d] - slice.end;
-    return helper(op, "Pad", {result}, {{"begins", begins}, {"ends", ends}, {"value", 0.0}});
+    const auto d = static_cast<size_t>(made_[of].dim);
+    std::vector<Piece> shares = std::exchange(made_[of].shares, {});
+    int64_t reached = 0;
+    for (Piece& share : shares) {
+      const bool is_last = &share == &shares.back();
+      ir::Dims begins(dims.size(), sym::Expr(0)), ends = begins;
+      const int64_t low = std::max(share.begin - reached, int64_t{0});
+      const int64_t end = std::max(reached, share.end);
+      const int64_t high = is_last && end < number(dims[d]) ? number(dims[d]) - share.end : 0;
+      begins[d] = low;
+      ends[d] = high;
+      if (low + high > 0) {
+        LT_ASSIGN(share.value, helper(op, "Pad", {share.value},
+                                      {{"begins", begins}, {"ends", ends}, {"value", 0.0}}));
+      }
+      share.begin -= low;
+      share.end += high;
+      reached = std::max(reached, share.end);
+    }
+    return shares;
   }
 
   // ---- operands
@@ -208,9 +258,9 @@ class Expander {
       const std::vector<Piece> inside = pieces_in(made_[id].pieces, begin, end);
       const bool is_all_of_them =
           !inside.empty() && inside.front().begin == begin && inside.back().end == end;
-      const bool is_window = !is_all_of_them && inside.size() > 1;
+      const bool is_window = !is_all_of_them && inside.size() > 1 && !made_[id].is_laid_together;
       out_.windows += is_window;
-      if (is_all_of_them || inside.size() == 1 || (is_window && windows_ == Windows::kOfPieces))
+      if (!is_window || windows_ == Windows::kOfPieces)
         return join_within(inside, slice.dim, begin, end, reader);
     }
     LT_ASSIGN(const ValueId all, whole(id, reader));
@@ -229,12 +279,18 @@ class Expander {
   // The range out of pieces, of the outer ones as much as lies in it.
   Result<ValueId> join_within(std::vector<Piece> pieces, int dim, int64_t begin, int64_t end,
                               const ir::Op& reader) {
-    for (Piece& piece : pieces) {
-      const int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
-      if (from == piece.begin && to == piece.end) continue;
-      LT_ASSIGN(piece.value, cut_out(reader, piece.value, dim, from - piece.begin, to - from));
-    }
+    for (Piece& piece : pieces) LT_RETURN_IF_ERROR(trim(piece, dim, begin, end, reader));
     return joined(reader, dim, pieces);
+  }
+
+  // What of the piece lies in the range.
+  Status trim(Piece& piece, int dim, int64_t begin, int64_t end, const ir::Op& reader) {
+    const int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
+    if (from == piece.begin && to == piece.end) return {};
+    LT_ASSIGN(piece.value, cut_out(reader, piece.value, dim, from - piece.begin, to - from));
+    piece.begin = from;
+    piece.end = to;
+    return {};
   }
 
   Result<ValueId> cut_out(const ir::Op& reader, ValueId value, int dim, int64_t begin,

@@ -36,6 +36,14 @@ uint64_t hash_of(size_t desc, const Cut& cut) {
   return (hash ^ static_cast<uint64_t>(cut.bounds[1])) * kPrime;
 }
 
+// How far the part before reaches into the slice that a part makes, in elements of its dimension.
+int64_t overlap_with_before(const ops::Instance& op, int axis, int64_t begin, size_t output,
+                            const ops::SliceOf& slice) {
+  const auto before = ops::part(op, axis, begin - 1, begin);
+  if (!before) return 0;  // it would read nothing but padding
+  return *before->outputs[output].end.constant() - *slice.begin.constant();
+}
+
 }  // namespace
 
 Result<PartSeconds> PartSeconds::make(const ir::Graph& graph, Price price) {
@@ -106,7 +114,13 @@ Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, 
       inputs[static_cast<size_t>(*place)] = sum.dims;
       continue;
     }
-    LT_ASSIGN(const plan::TensorDesc tensor, analysis::describe(sum));
+    LT_ASSIGN(plan::TensorDesc tensor, analysis::describe(sum));
+    if (const ops::SliceOf& slice = part.outputs[o]; !slice.whole) {
+      const int64_t overlap =
+          overlap_with_before(ops::instance_of(graph_, id), axis, begin, o, slice);
+      if (overlap <= 0) continue;
+      tensor.dims[static_cast<size_t>(slice.dim)] = overlap;
+    }
     plan::OpDesc add{"Add", {}, {tensor, tensor}, {tensor}};
     LT_ASSIGN(const double seconds, price_(add));
     added += seconds;

@@ -84,12 +84,24 @@ class AxisReader {
   void note_output(const AxisUse& use) {
     Axis& axis = map_.axes[static_cast<size_t>(use.axis)];
     if (use.kind == LinkKind::kWindow) {
-      if (adds_once()) axis.merge = Merge::kNone;
+      if (adds_once() && !tiles(use)) axis.merge = Merge::kNone;
       return;
     }
     axis.role = AxisRole::kParallel;
     axis.merge = Merge::kConcat;
     if (use.kind == LinkKind::kPiece) axis.coupled = true;
+  }
+
+  // Windows that follow one another without overlap or gap up to the end (the upward convolutions
+  // of a U-Net): an element is of one position.
+  bool tiles(const AxisUse& use) const {
+    const DimIndex& dim =
+        signature_.outputs[static_cast<size_t>(use.operand)][static_cast<size_t>(use.dim)];
+    const auto low = use.halo_low.constant(), high = use.halo_high.constant();
+    const auto stride = dim.stride.constant(), made = extent_of(signature_, dim).constant();
+    const auto positions = extent(use.axis).constant();
+    return use.outermost && low && high && stride && made && positions && *low + *high == 0 &&
+           *made <= *stride * *positions - *low;
   }
 
   // A bias or an accumulator is in every element of the result once, so overlapping slices cannot

@@ -88,13 +88,32 @@ Composition NestedPart::make_of(size_t output, Composition all) const {
   return all;
 }
 
-std::optional<NestedPart::Overlap> NestedPart::overlap(size_t output,
-                                                       const Composition& all) const {
+std::optional<Scatter> NestedPart::scatter(size_t output) const {
   if (levels_.empty()) return std::nullopt;
   const ops::Part& outer = levels_.front();
   if (outer.merges[output] != ops::Merge::kSum || outer.outputs[output].whole) return std::nullopt;
-  const auto [axis, begin, end] = cuts_.front();
-  return Overlap{{.axis = axis, .ranges = {{begin, end}}}, cut(all, outer.outputs[output])};
+  const int axis = cuts_.front().axis;
+  const auto map = ops::axis_map(*whole_);
+  for (const ops::AxisUse& use : map->uses) {
+    if (!use.is_output || use.operand != static_cast<int>(output) || use.axis != axis ||
+        use.kind != ops::LinkKind::kWindow)
+      continue;
+    const int64_t stride = *use.stride.constant(), pad = *use.halo_low.constant();
+    return Scatter{.axis = axis,
+                   .dim = static_cast<size_t>(use.dim),
+                   .stride = stride,
+                   .pad = pad,
+                   .reach = *use.halo_high.constant() + stride + pad,
+                   .extent = extents_.front()};
+  }
+  return std::nullopt;
+}
+
+std::pair<int64_t, int64_t> Scatter::positions_of(int64_t begin, int64_t end) const {
+  const auto floor_div = [](int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); };
+  const int64_t first = floor_div(begin + pad - reach, stride) + 1;
+  const int64_t last = floor_div(end - 1 + pad, stride);
+  return {std::max(first, int64_t{0}), std::min(last + 1, extent)};
 }
 
 }  // namespace lowtide::verify

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -24,6 +25,17 @@ struct AxisRange {
   int64_t begin = 0, end = 0;
 };
 inline constexpr size_t kMostAxesCut = 2;
+
+// Position x of an axis adds into [stride x - pad, stride x - pad + reach) of a result's dimension
+// and into nothing else of it.
+struct Scatter {
+  int axis = 0;
+  size_t dim = 0;
+  int64_t stride = 1, pad = 0, reach = 1;
+  int64_t extent = 0;  // of the axis
+  // The positions that may add into [begin, end) of the dimension.
+  std::pair<int64_t, int64_t> positions_of(int64_t begin, int64_t end) const;
+};
 
 class NestedPart {
  public:
@@ -48,12 +60,8 @@ class NestedPart {
   bool is_unweighted(size_t output) const;
   // All of the contents, cut to what the part makes of them.
   Composition make_of(size_t output, Composition all) const;
-  // Parts of the outer cut make slices that overlap: the share and the slice that one of them is.
-  struct Overlap {
-    Share share;
-    Composition slice;
-  };
-  std::optional<Overlap> overlap(size_t output, const Composition& all) const;
+  // The outer cut is along the positions of windows that lie over each other in a result.
+  std::optional<Scatter> scatter(size_t output) const;
 
  private:
   const ops::Instance* whole_ = nullptr;

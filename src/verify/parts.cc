@@ -327,6 +327,7 @@ class Parts {
     const auto to = ops::destination_of(facts_.instance(o));
     for (size_t i = 0; i < made.size() && i < op.outputs.size(); ++i) {
       Composition& result = of_[op.outputs[i]];
+      if (!scatters_.empty()) complete(made[i]);
       if (!to) {
         result = std::move(made[i]);
         continue;
@@ -405,12 +406,7 @@ class Parts {
     contents.largest = part.is_largest(o);
     contents.unweighted = part.is_unweighted(o);
     const Composition all = all_of(table_, table_.id_of(contents));
-    if (auto overlap = part.overlap(o, all)) {
-      contents.terms[value] = overlap->share;
-      Box box = overlap->slice.front();
-      box.contents = table_.id_of(contents);
-      nonzero_.insert_or_assign(box.contents, box);
-    }
+    if (const auto scatter = part.scatter(o)) scatters_[{value, scatter->axis}] = *scatter;
     return part.make_of(o, all);
   }
 
@@ -442,14 +438,61 @@ class Parts {
     return Composition{made};
   }
 
-  // A share is zero outside of the slice that its part made.
+  // A share is zero where none of its positions adds.
   std::optional<Composition> with_zeros(const Seen& op) const {
-    const Box* box = only_box(*op.inputs[0], dims_of(op, 0));
-    const auto found = box == nullptr ? nonzero_.end() : nonzero_.find(box->contents);
-    if (found == nonzero_.end() || found->second != *box || real(op.attrs, "value") != 0 ||
-        table_.at(box->contents).dims != op.dims || list(op.attrs, "begins") != box->shift)
-      return std::nullopt;
-    return all_of(table_, box->contents);
+    const Numbers from = dims_of(op, 0), before = list(op.attrs, "begins");
+    const Box* box = only_box(*op.inputs[0], from);
+    if (box == nullptr || real(op.attrs, "value") != 0) return std::nullopt;
+    Box made = *box;
+    const Numbers& all = table_.at(box->contents).dims;
+    for (size_t d = 0; d < from.size(); ++d) {
+      const int64_t was = box->shift[d], begin = was - before[d], end = begin + op.dims[d];
+      if (begin < 0 || end > all[d] || !is_zero(box->contents, d, begin, was) ||
+          !is_zero(box->contents, d, was + from[d], end))
+        return std::nullopt;
+      made.shift[d] = begin;
+      made.end[d] = op.dims[d];
+    }
+    return Composition{made};
+  }
+
+  bool is_zero(ContentsId id, size_t dim, int64_t begin, int64_t end) const {
+    if (begin == end) return true;
+    const Contents& contents = table_.at(id);
+    if (contents.terms.size() != 1) return false;
+    const auto& [term, share] = *contents.terms.begin();
+    return std::any_of(scatters_.begin(), scatters_.end(), [&](const auto& known) {
+      const Scatter& scatter = known.second;
+      if (known.first.first != term || scatter.dim != dim) return false;
+      const auto [first, last] = scatter.positions_of(begin, end);
+      if (first >= last) return true;
+      return share.axis == scatter.axis && share.other < 0 &&
+             std::none_of(share.ranges.begin(), share.ranges.end(), [&](const auto& range) {
+               return range.first < last && first < range.second;
+             });
+    });
+  }
+
+  // Where all positions that add into what a box shows are in its share, it shows the whole sum.
+  void complete(Composition& shown) {
+    for (Box& box : shown) {
+      Contents contents = table_.at(box.contents);
+      bool is_complete = false;
+      for (auto& [term, share] : contents.terms) {
+        const auto found = scatters_.find({term, share.axis});
+        if (found == scatters_.end() || share.other >= 0) continue;
+        const size_t d = found->second.dim;
+        const auto needed =
+            found->second.positions_of(box.begin[d] + box.shift[d], box.end[d] + box.shift[d]);
+        if (std::none_of(share.ranges.begin(), share.ranges.end(), [&](const auto& range) {
+              return range.first <= needed.first && needed.second <= range.second;
+            }))
+          continue;
+        share = {};
+        is_complete = true;
+      }
+      if (is_complete) box.contents = table_.id_of(contents);
+    }
   }
 
   std::optional<Composition> weighted(const Seen& op) {
@@ -519,7 +562,7 @@ class Parts {
   IdVector<PlanOpId, std::optional<Match>> match_;
   std::map<ir::OpId, std::vector<Matches>> open_;  // where there are several ways to match parts
   IdVector<PlanValueId, Composition> of_;
-  std::map<ContentsId, Box> nonzero_;
+  std::map<std::pair<ir::ValueId, int>, Scatter> scatters_;  // by what they make, and axis
   IdVector<ir::OpId, int64_t> runs_;  // of ops of the whole step, uncut or a part
   PartsReport report_;
 };
