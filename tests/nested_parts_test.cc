@@ -1,8 +1,8 @@
-// Ops in parts along two axes, one within the other, and windows that reach into several pieces. Of
-// the training steps of several families of networks, ops drawn at random run in parts of parts:
-// the reference executor, in double precision, gets the same results from them, with windows that
-// read wholes and with copies of what they reach; the verifier finds the same step in their plans,
-// and none where a share is lost; and they run in one arena of the planned size.
+// Ops in parts along two axes, one within the other. Of the training steps of several families of
+// networks, ops drawn at random run in parts of parts: the reference executor, in double precision,
+// gets the same results from them, with windows that read wholes and with copies of what they
+// reach; the verifier finds the same step in their plans, and none where a share is lost; and they
+// run in one arena of the planned size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -172,63 +172,6 @@ TEST(NestedParts, ALostShareOfASumInASumIsFound) {
   }
   std::printf("%d shares lost\n", lost);
   EXPECT_GT(lost, 10);
-}
-
-// A chain of convolutions over one large image.
-class Image : private GraphWriter {
- public:
-  ir::Graph chain(int layers) {
-    ir::ValueId x = given("image", {1, 4, 64, 64}, Category::kInput);
-    const ir::Attrs same = {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}};
-    for (int k = 0; k < layers; ++k) {
-      const std::string name = "w" + std::to_string(k);
-      x = op("Relu", {op("Conv", {x, given(name, {4, 4, 3, 3}, Category::kParameter)}, same)});
-    }
-    x = op("ReduceMean", {x}, {{"axes", ir::Dims{2, 3}}, {"keepdims", int64_t{1}}});
-    graph_.set_output(x, true);
-    return std::move(graph_);
-  }
-};
-
-// No image is ever there as a whole but the one that comes in: rows and those around them pass from
-// convolution to convolution.
-TEST(Windows, OfPiecesNeedLessThanWholesWhereNobodyKeepsThem) {
-  const ir::Graph net = Image().chain(5);
-  const auto conv = std::find_if(net.ops().begin(), net.ops().end(),
-                                 [&](ir::OpId id) { return net.op(id).kind == "Conv"; });
-  const fission::CutRule rows{net.op(*conv).name, "o0", 8, /*whole_class=*/true};
-  const auto cuts = fission::cuts_of(net, {&rows, 1});
-  ASSERT_TRUE(cuts.has_value()) << cuts.error().message;
-  const auto wholes = fission::expand(net, *cuts),
-             pieces = fission::expand(net, *cuts, Windows::kOfPieces);
-  ASSERT_TRUE(wholes.has_value() && pieces.has_value());
-  EXPECT_GT(wholes->windows, 30);
-  const int64_t of_wholes =
-      pipeline::peak_as_given(fission::part_by_part(*wholes).graph, 64).value();
-  const int64_t of_pieces =
-      pipeline::peak_as_given(fission::part_by_part(*pieces).graph, 64).value();
-  const int64_t image = 4 * 64 * 64 * 4;
-  EXPECT_GE(of_wholes, 3 * image);  // what comes in, and two of the others
-  EXPECT_LT(of_pieces, 2 * image + image / 2);
-  // Within what wholes do not fit in, the plan has pieces; where they fit, it has none.
-  pipeline::OptimizeOptions options = quick(nullptr);
-  options.cuts = {rows};
-  const auto free = pipeline::optimize(net, options);
-  ASSERT_TRUE(free.has_value());
-  options.schedule.recompute = false;
-  options.budget_bytes = of_pieces + image / 8;
-  const auto tight = pipeline::optimize(net, options);
-  ASSERT_TRUE(tight.has_value()) << tight.error().message;
-  EXPECT_LE(tight->plan.arena_bytes, *options.budget_bytes);
-  EXPECT_TRUE(verify::verify_parts(tight->plan, net).ok());
-  options.ideas.windows = false;
-  EXPECT_FALSE(pipeline::optimize(net, options).has_value()) << "of wholes";
-  options.ideas.windows = true;
-  options.budget_bytes = of_wholes + image;
-  const auto loose = pipeline::optimize(net, options);
-  ASSERT_TRUE(loose.has_value()) << loose.error().message;
-  EXPECT_LT(loose->plan.claims.predicted_seconds, tight->plan.claims.predicted_seconds)
-      << "what windows reach is copied";
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 //   contributions  where it is summed: each part adds into the one before (accumulators); those of
 //                  gradients that updates read may then come in any order (analysis/sums.h). Where
 //                  an op cannot add, an Add
-//   more           a mean weighs its parts, a maximum takes the larger, a window's gradient adds
-//                  overlapping slices
+//   more           a mean weighs its parts, a maximum takes the larger; of slices that overlap
+//                  (some gradients of windows) come pieces, and sums where several reach
 //
 // so neighbouring ops that are cut alike pass their pieces on and never make the whole.
 // Cuts along several axes are cuts of parts: the expanded graph is expanded again.
@@ -118,7 +118,7 @@ Result<Expanded> expand(const ir::Graph& graph, const NestedCuts& cuts,
 
 // The cut of an op along another axis as one of its parts has it; `whole` are the op's axes. Error:
 // kInput, where the part has no such axis, where what the parts of the part make would have to be
-// weighed or laid over each other (means, gradients of windows), or where they read nothing by
+// weighed or laid over each other (means, gradients of windows that have no rows of their own), or where they read nothing by
 // which one could tell which part is which (Fill): these are cut along one axis alone.
 Result<Cut> cut_within(const ops::AxisMap& whole, const Cut& cut, const ops::Instance& part);
 

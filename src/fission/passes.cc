@@ -83,7 +83,8 @@ class PassFinder {
 
 namespace {
 
-// A part needs more than its own share of the operand: rows around it that other parts need too.
+// A part needs more than its own share of the operand: rows around it that other parts need too; or
+// it makes more than that of a result, and others add to it.
 bool reaches_beyond(const ops::AxisUse& use) {
   return use.kind == ops::LinkKind::kWindow &&
          !(use.halo_low.constant() == 0 && use.halo_high.constant() == 0);
@@ -93,14 +94,14 @@ bool reaches_beyond(const ops::AxisUse& use) {
 
 Result<Walked> walked_along(const ir::Graph& graph, const ClassAxis& axis) {
   LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, axis.op)));
-  Walked walked;
-  std::set<int> beyond;
+  Walked walked, beyond;
   for (const ops::AxisUse& use : map.uses) {
     if (use.axis != axis.axis || !walks_along(use)) continue;
     (use.is_output ? walked.outputs : walked.inputs).insert(use.operand);
-    if (!use.is_output && reaches_beyond(use)) beyond.insert(use.operand);
+    if (reaches_beyond(use)) (use.is_output ? beyond.outputs : beyond.inputs).insert(use.operand);
   }
-  for (const int input : beyond) walked.inputs.erase(input);
+  for (const int input : beyond.inputs) walked.inputs.erase(input);
+  for (const int output : beyond.outputs) walked.outputs.erase(output);
   return walked;
 }
 

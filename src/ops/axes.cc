@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ops/bind.h"
+#include "ops/own_rows.h"
 
 namespace lowtide::ops {
 namespace {
@@ -61,7 +62,14 @@ class AxisReader {
     AxisUse use;
     use.axis = dim.axes[i];
     use.kind = dim.form;
-    if (dim.form == LinkKind::kGroup) {
+    const auto own = own_rows(row_, signature_, instance_, use.axis);
+    if (own && dim.form == LinkKind::kDirect) {
+      use.kind = LinkKind::kWindow;
+      use.halo_low = own->halo_low();
+      use.halo_high = own->halo_high();
+    } else if (own && i == 0) {
+      use.stride = own->stride;
+    } else if (dim.form == LinkKind::kGroup) {
       use.outermost = i == 0;
       for (size_t inner = i + 1; inner < dim.axes.size(); ++inner)
         use.stride = use.stride * extent(dim.axes[inner]);
@@ -83,25 +91,13 @@ class AxisReader {
 
   void note_output(const AxisUse& use) {
     Axis& axis = map_.axes[static_cast<size_t>(use.axis)];
-    if (use.kind == LinkKind::kWindow) {
-      if (adds_once() && !tiles(use)) axis.merge = Merge::kNone;
+    if (use.kind == LinkKind::kWindow && !own_rows(row_, signature_, instance_, use.axis)) {
+      if (adds_once()) axis.merge = Merge::kNone;
       return;
     }
     axis.role = AxisRole::kParallel;
     axis.merge = Merge::kConcat;
     if (use.kind == LinkKind::kPiece) axis.coupled = true;
-  }
-
-  // Windows that follow one another without overlap or gap up to the end (the upward convolutions
-  // of a U-Net): an element is of one position.
-  bool tiles(const AxisUse& use) const {
-    const DimIndex& dim =
-        signature_.outputs[static_cast<size_t>(use.operand)][static_cast<size_t>(use.dim)];
-    const auto low = use.halo_low.constant(), high = use.halo_high.constant();
-    const auto stride = dim.stride.constant(), made = extent_of(signature_, dim).constant();
-    const auto positions = extent(use.axis).constant();
-    return use.outermost && low && high && stride && made && positions && *low + *high == 0 &&
-           *made <= *stride * *positions - *low;
   }
 
   // A bias or an accumulator is in every element of the result once, so overlapping slices cannot

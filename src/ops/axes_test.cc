@@ -165,16 +165,50 @@ TEST(Part, GroupsSplitBetweenGroupsOnly) {
   EXPECT_EQ(slices(conv, "k", 0, 1), "Conv: cannot be split along axis k");
 }
 
-TEST(Part, ScattersAddIntoOverlappingSlices) {
+TEST(Part, ScattersHaveRowsOfTheirOwn) {
   const Example grad("ConvDataGrad", {{"output_spatial", D{8}}, {"pads", D{1, 1}}},
                      "f32[1,4,8] f32[4,2,3]");
-  EXPECT_EQ(slices(grad, "o0", 4, 8), "2:[4,8) whole -> 2:[3,8)");
+  EXPECT_EQ(slices(grad, "o0", 0, 4), "2:[0,5) whole -> 2:[0,4)");
+  EXPECT_EQ(slices(grad, "o0", 4, 8), "2:[3,8) whole -> 2:[4,8)");
   const Part made = part_of(grad, "o0", 4, 8);
-  EXPECT_EQ(made.merges, std::vector<Merge>{Merge::kSum});
-  EXPECT_EQ(std::get<D>(made.attrs.at("output_spatial")), D{5});
+  EXPECT_EQ(made.merges, std::vector<Merge>{Merge::kConcat});
+  EXPECT_EQ(std::get<D>(made.attrs.at("output_spatial")), D{4});
+  EXPECT_EQ(std::get<D>(made.attrs.at("pads")), (D{2, 1}));
   const Example biased("ConvDataGrad", {{"output_spatial", D{8}}, {"pads", D{1, 1}}},
                        "f32[1,4,8] f32[4,2,3] f32[2]");
-  EXPECT_EQ(slices(biased, "o0", 4, 8), "ConvDataGrad: cannot be split along axis o0");
+  EXPECT_EQ(slices(biased, "o0", 4, 8), "2:[3,8) whole whole -> 2:[4,8)");
+  // A stride of two has two rows for each position; a row is left for the last one.
+  const Example strided("ConvDataGrad",
+                        {{"output_spatial", D{9}}, {"pads", D{1, 1}}, {"strides", D{2}}},
+                        "f32[1,4,5] f32[4,2,3]");
+  EXPECT_EQ(slices(strided, "o0", 1, 3), "2:[1,4) whole -> 2:[2,6)");
+  EXPECT_EQ(slices(strided, "o0", 3, 5), "2:[3,5) whole -> 2:[6,9)");
+  // Nothing is read twice where windows lie side by side.
+  const Example upward("ConvDataGrad", {{"output_spatial", D{8}}, {"strides", D{2}}},
+                       "f32[1,4,4] f32[4,2,2] f32[2]");
+  EXPECT_EQ(slices(upward, "o0", 1, 3), "2:[1,3) whole whole -> 2:[2,6)");
+}
+
+// Of an average, a window at the end is divided by what of it is not padding: cut off, it would be
+// divided by less. With gaps between windows nobody makes the rows there.
+TEST(Part, OtherScattersAddIntoOverlappingSlices) {
+  const ir::Attrs attrs = {{"kernel", D{3}}, {"input_spatial", D{8}}, {"pads", D{1, 1}}};
+  const Example grad("AvgPoolGrad", attrs, "f32[1,4,8]");
+  EXPECT_EQ(slices(grad, "o0", 4, 8), "2:[4,8) -> 2:[3,8)");
+  const Part made = part_of(grad, "o0", 4, 8);
+  EXPECT_EQ(made.merges, std::vector<Merge>{Merge::kSum});
+  EXPECT_EQ(std::get<D>(made.attrs.at("input_spatial")), D{5});
+  ir::Attrs divided = attrs;
+  divided["divisor"] = int64_t{3};
+  EXPECT_EQ(slices(Example("AvgPoolGrad", divided, "f32[1,4,8]"), "o0", 4, 8),
+            "2:[3,8) -> 2:[4,8)");
+  const Example gaps("ConvDataGrad", {{"output_spatial", D{7}}, {"strides", D{2}}},
+                     "f32[1,4,4] f32[4,2,1]");
+  EXPECT_EQ(slices(gaps, "o0", 2, 4), "2:[2,4) whole -> 2:[4,7)");
+  EXPECT_EQ(part_of(gaps, "o0", 2, 4).merges, std::vector<Merge>{Merge::kSum});
+  const Example biased("ConvDataGrad", {{"output_spatial", D{7}}, {"strides", D{2}}},
+                       "f32[1,4,4] f32[4,2,1] f32[2]");
+  EXPECT_EQ(slices(biased, "o0", 2, 4), "ConvDataGrad: cannot be split along axis o0");
 }
 
 TEST(Part, MeansAreWeighted) {

@@ -10,6 +10,9 @@
 //
 // Positions [b, e) touch [b*s - p, (e-1)*s + d*(r-1) + 1 - p).
 //
+// Positions of a window that lies in a result have rows of their own there where they can
+// (own_rows.h); else their slices overlap and add up.
+//
 // An axis that some output does not have is summed (or maximised) there; what is added once goes to
 // the first part. Paper: MAGIS, section 4.2, with halos and means beyond it. Tests: fission on the
 // reference executor, for every op and axis.
@@ -22,6 +25,7 @@
 
 #include "ops/axes.h"
 #include "ops/bind.h"
+#include "ops/own_rows.h"
 #include "ops/row.h"
 
 namespace lowtide::ops {
@@ -42,7 +46,11 @@ class Splitter {
         instance_(instance),
         map_(map_of(bound, instance)),
         axis_(axis),
-        range_(range) {}
+        range_(range) {
+    const bool is_axis = axis >= 0 && index() < signature_.axes.size();
+    if (is_axis) own_ = own_rows(row_, signature_, instance, axis);
+    if (own_) read_ = own_->reaching(own_->of({range.begin, range.end}));
+  }
 
   Result<Part> run() {
     LT_RETURN_IF_ERROR(check_range());
@@ -89,6 +97,11 @@ class Splitter {
     if (found == dim.axes.end() || dim.form == LinkKind::kBroadcast) return {};
     slice.whole = false;
     slice.dim = static_cast<int>(d);
+    if (own_ && dim.form == LinkKind::kDirect) {
+      slice.begin = read_.begin;
+      slice.end = read_.end;
+      return {};
+    }
     if (dim.form == LinkKind::kWindow || dim.form == LinkKind::kShift)
       return cut_window(dim, found == dim.axes.begin(), extent, slice);
     Expr block = 1;
@@ -125,6 +138,10 @@ class Splitter {
     Merge merge = Merge::kConcat;
     for (size_t d = 0; d < operand.size(); ++d) {
       const bool was_whole = slice.whole;
+      if (own_ && operand[d].form == LinkKind::kWindow && operand[d].axes[0] == axis_) {
+        cut_own_rows(operand[d], d, slice);
+        continue;
+      }
       LT_RETURN_IF_ERROR(cut(operand[d], d, extent_of(signature_, operand[d]), slice));
       if (!was_whole || slice.whole) continue;
       set_attr(operand[d].extent_source, slice.end - slice.begin);
@@ -133,6 +150,15 @@ class Splitter {
     part_.outputs.push_back(slice);
     part_.merges.push_back(slice.whole ? row_.merge : merge);
     return {};
+  }
+
+  void cut_own_rows(const DimIndex& dim, size_t d, SliceOf& slice) {
+    const OwnRows::Range rows = own_->of({range_.begin, range_.end});
+    const OwnRows::Range pads = own_->pads(read_, rows);
+    slice = {.whole = false, .dim = static_cast<int>(d), .begin = rows.begin, .end = rows.end};
+    set_attr(dim.extent_source, rows.size());
+    set_attr(dim.low_source, pads.begin);
+    set_attr(dim.high_source, pads.end);
   }
 
   // Writes a number back to where it came from; lists that were left out at their defaults appear.
@@ -250,6 +276,8 @@ class Splitter {
   const AxisMap map_;
   const int axis_;
   const Range range_;
+  std::optional<OwnRows> own_;  // of what the axis scatters into
+  OwnRows::Range read_;         // then: the positions that reach the part's rows
   Part part_;
 };
 

@@ -168,8 +168,9 @@ struct AxisUse {
   LinkKind kind = LinkKind::kDirect;
   // Window: elements per step of the axis; group: elements per unit of the outer axis.
   sym::Expr stride = 1;
-  sym::Expr shift;                // kShift, kPiece: where the axis starts in the dimension
-  sym::Expr halo_low, halo_high;  // window: elements needed before and after stride * part
+  sym::Expr shift;  // kShift, kPiece: where the axis starts in the dimension
+  // Window: elements needed (of a result: added into) before and after stride * part.
+  sym::Expr halo_low, halo_high;
   // Group: this axis is the outer one, so its slices are contiguous in the dimension. Window: this
   // axis is the position, not the tap.
   bool outermost = true;
@@ -180,7 +181,9 @@ struct AxisMap {
   std::vector<AxisUse> uses;
 };
 // The axis signature bound to an instance. Error: as infer. An axis that outputs reach only as the
-// position or tap of a window is a reduction: its parts overlap there and add up.
+// position or tap of a window is a reduction: its parts overlap there and add up. But positions
+// whose parts make rows of their own (own_rows.h) are parallel; operands that they walk one by one
+// are then read with a halo.
 Result<AxisMap> axis_map(const Instance& instance);
 
 // Whether part() can split an axis: it is not coupled, its parts merge, and no group holds it

@@ -67,6 +67,9 @@ struct Row {
   // sizes are constant (strided_views.cc).
   bool strided_view = false;
   PartRule part = PartRule::kNone;
+  // Of a result in which windows lie: whether more of it may be cut off as padding is, and all else
+  // stays as it was (own_rows.h). None: never.
+  bool (*cuts_off)(const Instance&) = nullptr;
   int64_t flops = 0;                           // per loop point
   Status (*check)(const Instance&) = nullptr;  // limits of attribute values
   // Where attributes say the outputs; then `types` and `layouts` are read for inputs alone.

@@ -91,6 +91,14 @@ Status check_kernel_volume(const Instance& instance) {
                fmt::format("{}: a kernel of {} taps is larger than 256", instance.kind, volume));
 }
 
+// Whether every position is divided by the same number, whatever of its window is padding.
+bool divides_alike(const Instance& instance) {
+  const auto includes = int_attr(instance, "count_include_pad", 0);
+  const auto ceil_mode = int_attr(instance, "ceil_mode", 0);
+  return has_attr(instance, "divisor") ||
+         (includes && *includes != 0 && ceil_mode && *ceil_mode == 0);
+}
+
 void add_pooling(std::vector<Row>& rows) {
   rows.push_back({.kind = "MaxPool",
                   .axes = "n c (o*strides+[r:kernel]*dilations-pads).. -> n c o.., n c o..",
@@ -108,6 +116,7 @@ void add_pooling(std::vector<Row>& rows) {
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
                            "input_spatial:list",
                   .adds_into = "0",
+                  .cuts_off = [](const Instance&) { return true; },
                   .flops = 1,
                   .check = check_kernel_volume});
   rows.push_back({.kind = "MaxPoolPositions",
@@ -134,6 +143,7 @@ void add_pooling(std::vector<Row>& rows) {
                   .attrs = "kernel:list strides:list? pads:list? dilations:list? ceil_mode:int? "
                            "count_include_pad:int? divisor:int? input_spatial:list",
                   .adds_into = "0",
+                  .cuts_off = divides_alike,
                   .flops = 1});
 }
 
@@ -147,6 +157,7 @@ void add_columns(std::vector<Row>& rows) {
                   .attrs = "spatial:int output_spatial:list strides:list? pads:list? "
                            "dilations:list?",
                   .adds_into = "0",
+                  .cuts_off = [](const Instance&) { return true; },
                   .flops = 1,
                   .traits = {.gradient = "Col2Im"}});
   rows.push_back({.kind = "Col2ImGrad",

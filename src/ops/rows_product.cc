@@ -53,6 +53,7 @@ std::span<const Row> product_rows() {
        .attrs = "strides:list? pads:list? dilations:list? group:int? output_spatial:list",
        .added = "2",
        .adds_into = "0",
+       .cuts_off = [](const Instance&) { return true; },
        .flops = 2,
        .traits = {.product = true, .gradient = "ConvDataGrad"}},
       {.kind = "ConvWgtGrad",

@@ -125,7 +125,7 @@ class Parts {
     for (auto first = parts.begin(); first != parts.end();) {
       auto last = first;
       while (last != parts.end() && last->first.front() == first->first.front()) ++last;
-      range.begin = std::exchange(range.end, range.end + size_along(whole, outer, first->second));
+      range.begin = std::exchange(range.end, end_along(whole, outer, range.end, first->second));
       if (range.end <= range.begin ||
           !match_part(whole, {id, {range}}, inner, {first, last}, matches))
         return std::nullopt;
@@ -151,7 +151,7 @@ class Parts {
     AxisRange range{inner, 0, 0};
     for (auto at = some.first; at != some.last; ++at) {
       range.begin =
-          std::exchange(range.end, range.end + size_along(outer->instance(), *axis, at->second));
+          std::exchange(range.end, end_along(outer->instance(), *axis, range.end, at->second));
       Match match = part;
       match.cuts.push_back(range);
       const auto of_part = NestedPart::make(whole, match.cuts);
@@ -193,16 +193,17 @@ class Parts {
     if (all.size() == 1) open_.erase(open);
   }
 
-  // How many places of the axis the op of the plan has, by the dimensions that walk it alone; 0:
-  // none says so.
-  int64_t size_along(const ops::Instance& whole, int axis, PlanOpId o) const {
+  // Where on the axis the op of the plan ends that begins there, by the dimensions that walk it
+  // alone, or by the rows that it has of its own; 0: none says so.
+  int64_t end_along(const ops::Instance& whole, int axis, int64_t begin, PlanOpId o) const {
     const plan::PlanOp& op = plan_.ops[o];
     const auto map = ops::axis_map(whole);
     if (!map) return 0;
     const int64_t extent = *map->axes[static_cast<size_t>(axis)].extent.constant();
     for (const ops::AxisUse& use : map->uses) {
       const auto operand = static_cast<size_t>(use.operand), d = static_cast<size_t>(use.dim);
-      if (use.axis != axis || use.kind == ops::LinkKind::kWindow ||
+      const bool has_rows = is_of_rows(use);
+      if (use.axis != axis || (use.kind == ops::LinkKind::kWindow && !has_rows) ||
           use.kind == ops::LinkKind::kShift || use.kind == ops::LinkKind::kBroadcast)
         continue;
       const auto& ids = use.is_output ? op.outputs : op.inputs;
@@ -210,9 +211,19 @@ class Parts {
       const Numbers now = use.is_output && operand == 0 ? slice_dims(o) : dims(ids[operand]);
       const int64_t was = use.is_output ? output_dim(whole, operand, d)
                                         : *whole.inputs[operand]->dims[d].constant();
-      if (d < now.size() && was > 0) return extent * now[d] / was;
+      if (d >= now.size() || was <= 0) continue;
+      if (!has_rows) return begin + extent * now[d] / was;
+      const int64_t stride = *use.stride.constant(), last = stride * begin + now[d];
+      return last == was ? extent : last / stride;
     }
     return 0;
+  }
+
+  // A result's dimension of which each position has so many rows as the stride says, and the last
+  // one all that are left.
+  static bool is_of_rows(const ops::AxisUse& use) {
+    return use.is_output && use.kind == ops::LinkKind::kWindow && use.outermost &&
+           use.halo_low.constant() == 0 && use.halo_high.constant() == 0;
   }
 
   static int64_t output_dim(const ops::Instance& whole, size_t output, size_t dim) {
