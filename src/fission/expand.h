@@ -118,8 +118,9 @@ Result<Expanded> expand(const ir::Graph& graph, const NestedCuts& cuts,
 
 // The cut of an op along another axis as one of its parts has it; `whole` are the op's axes. Error:
 // kInput, where the part has no such axis, where what the parts of the part make would have to be
-// weighed or laid over each other (means, gradients of windows that have no rows of their own), or where they read nothing by
-// which one could tell which part is which (Fill): these are cut along one axis alone.
+// weighed or laid over each other (means, gradients of windows without rows of their own), or where
+// they read nothing by which one could tell which part is which (Fill): these are cut along one
+// axis alone.
 Result<Cut> cut_within(const ops::AxisMap& whole, const Cut& cut, const ops::Instance& part);
 
 }  // namespace lowtide::fission
