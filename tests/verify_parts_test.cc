@@ -236,8 +236,8 @@ TEST(VerifyParts, ADroppedShareOfASumIsNamed) {
   EXPECT_GT(dropped, 30);
 }
 
-// The first op of a chain that writes a whole has nothing to go on filling, and a Fill reads nothing
-// at all.
+// The first op of a chain that writes a whole has nothing to go on filling, and a Fill reads
+// nothing at all.
 TEST(VerifyParts, PartsWithoutOperandsWriteTheirSlicesOfAWhole) {
   const auto step = [](std::vector<ir::Dims> slices) {
     GraphWriter net;
