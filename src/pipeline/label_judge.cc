@@ -93,7 +93,8 @@ Result<std::vector<ForecastLabels>> LabelJudge::forecast(
     std::string text = fission::print(labels);
     if (!texts.insert(text).second || read.contains({posed.hash(), text})) continue;
     LT_ASSIGN(const auto cut, of.cut(labels));
-    ForecastLabels& next = made.emplace_back(std::move(labels), std::move(text));
+    made.push_back({.labels = std::move(labels), .text = std::move(text)});
+    ForecastLabels& next = made.back();
     if (!cut) continue;
     next.hash = cut->hash;
     next.once_seconds = cut->once_seconds;
