@@ -2,8 +2,8 @@
 // Spearman's rank correlation between what it says of states and what plans of them then take.
 //
 //   bench_labels [MODEL.onnx [--loss mse] [--dim batch=8]...] [--ratio 0.4] [--plans 12]
-//                [--even 6] [--effort 1] [--levels 8] [--naive-schedule] [--swap] [--stages]
-//                [--mutations] [--ideas] [--kinds] [--json FILE]
+//                [--even 6] [--effort 1] [--levels 8] [--threads 1] [--naive-schedule] [--swap]
+//                [--stages] [--mutations] [--ideas] [--kinds] [--json FILE]
 //
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
@@ -16,10 +16,10 @@
 // can take over of other schedules, and none is searched; plans start from nothing. --swap: with
 // transfers to the host, too. --stages: beside the whole search one without retention searches; the
 // difference is what they take. --mutations: what is found without each of the mutations that lead
-// from a state to the next; --ideas: likewise of the ideas of `lowtide plan --without`. --json:
-// what bench/targets.py wants to know. Nothing is asserted here: the machine decides the speed.
+// from a state to the next; --ideas: likewise of the ideas of `lowtide plan --without`. --threads:
+// that judge states, whatever their number the same ones. --json: what bench/targets.py wants to
+// know. Nothing is asserted here: the machine decides the speed.
 #include <fmt/core.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "autodiff/training.h"
+#include "base/clock.h"
 #include "cost/device.h"
 #include "cost/estimate.h"
 #include "fission/classes.h"
@@ -49,12 +50,6 @@
 namespace {
 
 using namespace lowtide;
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 template <class T>
 T value_or_exit(Result<T> result) {
@@ -95,7 +90,7 @@ struct Flags {
   double ratio = 0.4;
   size_t plans = 12, even = 6;
   double effort = 1;
-  int levels = pipeline::LabelSearchTuning().levels;
+  int levels = pipeline::LabelSearchTuning().levels, threads = 1;
   bool swap = false, stages = false, mutations = false, ideas = false, kinds = false,
        naive_schedule = false;
   std::string json;  // the file
@@ -114,6 +109,7 @@ std::vector<Flags> parse(int argc, char** argv) {
   app.add_option("--even", flags.even, "numbers of parts, at most, beside what was judged");
   app.add_option("--effort", flags.effort, "of each plan");
   app.add_option("--levels", flags.levels, "of regions that are candidates");
+  app.add_option("--threads", flags.threads, "that judge states: what is found stays the same");
   app.add_flag("--naive-schedule", flags.naive_schedule,
                "states are judged without a schedule of their own");
   app.add_flag("--swap", flags.swap, "values and residents may move to the host");
@@ -161,6 +157,7 @@ pipeline::OptimizeOptions options_of(const Flags& flags) {
   options.schedule.remat.limits.max_units = units_in(flags.effort);
   options.pack.limits.max_units = units_in(flags.effort);
   options.schedule.remat.several_cuts = false;
+  options.schedule.remat.threads = flags.threads;
   autodiff::TrainingOptions training;
   training.loss.kind = flags.loss == "mse" ? autodiff::LossKind::kMeanSquaredError
                                            : autodiff::LossKind::kCrossEntropy;
@@ -173,15 +170,30 @@ pipeline::OptimizeOptions options_of(const Flags& flags) {
 // The search with some of its stages alone.
 struct Measured {
   pipeline::LabelSearchCounts states = {};
-  double seconds = 0;
+  // Of all cores, of the calling thread, and until it was done.
+  double seconds = 0, thread_seconds = 0, wall_seconds = 0;
+};
+
+// Of what goes on from here on.
+class Watch {
+ public:
+  Measured stopped(const pipeline::LabelSearchCounts& states) const {
+    return {states, process_seconds() - process_, thread_seconds() - thread_, seconds_since(wall_)};
+  }
+
+ private:
+  const double process_ = process_seconds(), thread_ = thread_seconds();
+  const Clock::time_point wall_ = Clock::now();
 };
 
 std::string print(const Measured& measured) {
   const auto [forecast, judged] = measured.states;
-  return fmt::format("{} states judged and {} forecast in {:.2f} s: {:.0f} and {:.0f} a second",
-                     judged, forecast, measured.seconds,
-                     static_cast<double>(judged) / measured.seconds,
-                     static_cast<double>(forecast) / measured.seconds);
+  return fmt::format(
+      "{} states judged and {} forecast in {:.2f} s of cores, {:.2f} s of the calling thread, "
+      "{:.2f} s on the wall: {:.0f} and {:.0f} a second of a core",
+      judged, forecast, measured.seconds, measured.thread_seconds, measured.wall_seconds,
+      static_cast<double>(judged) / measured.seconds,
+      static_cast<double>(forecast) / measured.seconds);
 }
 
 // Labels, and what else is done to the step.
@@ -194,12 +206,10 @@ std::string print(const pipeline::Candidate& candidate) {
 
 Measured search_with(const ir::Graph& step, const pipeline::OptimizeOptions& options,
                      const pipeline::LabelSearchTuning& tuning) {
-  const double begin = cpu_seconds();
-  Measured made;
-  value_or_exit(
-      pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, {}, &made.states));
-  made.seconds = cpu_seconds() - begin;
-  return made;
+  const Watch watch;
+  pipeline::LabelSearchCounts states;
+  value_or_exit(pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, {}, &states));
+  return watch.stopped(states);
 }
 
 void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& options,
@@ -392,12 +402,11 @@ nlohmann::json measure(const Flags& flags) {
              *options.budget_bytes >> 20, flags.ratio, 1e3 * once.predicted_seconds);
   pipeline::LabelSearchTuning tuning;
   const pipeline::OptimizeOptions judging = judged_by(flags, options, tuning);
-  Measured measured;
-  const double begin = cpu_seconds();
-  const auto candidates = value_or_exit(
-      pipeline::label_candidates(step, judging, tuning, pipeline::kAnyTime,
-                                 pipeline::step_moves(forward, judging), &measured.states));
-  measured.seconds = cpu_seconds() - begin;
+  const Watch watch;
+  pipeline::LabelSearchCounts states;
+  const auto candidates = value_or_exit(pipeline::label_candidates(
+      step, judging, tuning, pipeline::kAnyTime, pipeline::step_moves(forward, judging), &states));
+  const Measured measured = watch.stopped(states);
   const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
   const auto fitting =
       static_cast<size_t>(std::count_if(candidates.begin(), candidates.end(), fits));
@@ -417,6 +426,8 @@ nlohmann::json measure(const Flags& flags) {
           {"judged", measured.states.judged},
           {"forecast", measured.states.forecast},
           {"seconds", measured.seconds},
+          {"thread_seconds", measured.thread_seconds},
+          {"wall_seconds", measured.wall_seconds},
           {"fit", fitting},
           {"correlation", json_of(found.all)},
           {"correlation_of_search", json_of(found.of_search)},

@@ -3,7 +3,6 @@
 // docs/results.md.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -11,36 +10,15 @@
 #include <vector>
 
 #include "autodiff/training.h"
-#include "base/rng.h"
 #include "fission/labels.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
 #include "pipeline/search_ideas.h"
 #include "pipeline/take_rewrites.h"
-#include "support/graph_writer.h"
+#include "support/tangled.h"
 
 namespace lowtide {
 namespace {
-
-using ir::ValueId;
-
-// Rows through weights that are used again and again, some of them as they were before: orders of
-// ops that matter, and other ones of parts.
-ir::Graph tangled(uint64_t seed) {
-  GraphWriter net;
-  Rng rng(seed);
-  std::vector<ValueId> made = {net.given("x", {256, 8})};
-  for (int op = 0; op < 14; ++op) {
-    const ValueId x = made[made.size() - 1 - rng.below(std::min<size_t>(made.size(), 4))];
-    const int64_t from = *net.graph().value(x).dims[1].constant();
-    const int64_t to = int64_t{8} << rng.below(4);
-    const ValueId w = net.given("w", {from, to}, Category::kParameter);
-    made.push_back(net.op(rng.below(2) == 0 ? "Tanh" : "Exp", {net.op("MatMul", {x, w})}));
-  }
-  for (const ValueId v : made)
-    if (net.graph().value(v).producer.valid() && net.graph().readers(v).empty()) net.result(v);
-  return net.with_one_result();
-}
 
 // What a label search without one of its ideas comes to, beside one with all.
 struct Beside {

@@ -5,15 +5,16 @@
 // told as small as it can be made.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
-#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
 #include "fission/expand.h"
 #include "fission/part_order.h"
+#include "support/compare_effects.h"
 #include "support/drawn_cuts.h"
 #include "support/long_checks.h"
 #include "support/shrink_cuts.h"
@@ -24,27 +25,6 @@ namespace lowtide {
 namespace {
 
 using fission::Cuts;
-using Effects = std::map<std::string, std::vector<double>>;
-
-constexpr double kTolerance = 1e-12;
-
-// Nothing, or the first result that differs.
-std::string difference(const Effects& ours, const Effects& wanted) {
-  if (ours.size() != wanted.size())
-    return fmt::format("{} results instead of {}", ours.size(), wanted.size());
-  for (const auto& [name, exact] : wanted) {
-    const auto found = ours.find(name);
-    if (found == ours.end() || found->second.size() != exact.size())
-      return fmt::format("'{}' is missing, or has another size", name);
-    for (size_t e = 0; e < exact.size(); ++e) {
-      const double off = std::abs(found->second[e] - exact[e]);
-      if (!(off <= kTolerance * (1 + std::abs(exact[e]))))
-        return fmt::format("'{}'[{}] is {} instead of {}", name, e, found->second[e], exact[e]);
-    }
-  }
-  return {};
-}
-
 // In the order of the ops, and part by part.
 std::string wrong_in_parts(const ir::Graph& step, const Cuts& cuts, const Effects& wanted) {
   const auto expanded = fission::expand(step, cuts);
@@ -121,6 +101,42 @@ TEST(Labellings, AreShrunkToWhatFails) {
   const std::string said = say(step, least);
   EXPECT_NE(said.find("'" + step.op(first).name + "' along "), std::string::npos) << said;
   EXPECT_NE(said.find(" at 0 2 4 6 7\n"), std::string::npos) << said;
+}
+
+// Fails where one op is in more than two parts along its second axis and another one is cut along
+// what was its second axis: of that one its first axis goes, of all others both.
+TEST(Labellings, AlongTwoAxesAreShrunkToWhatFails) {
+  Rng rng(5);
+  const ir::Graph step = step_of_family(1, rng);
+  DrawnCuts drawn;
+  fission::NestedCuts cuts = {Cuts(step.op_count()), Cuts(step.op_count())};
+  while (drawn.along_two < 8) {
+    for (const ir::OpId id : step.ops()) {
+      const std::vector<Choice> all = choices(step, id, rng);
+      if (!all.empty()) cuts[0][id] = all[rng.below(all.size())].cut;
+    }
+    cuts = with_second_axes(step, std::move(cuts[0]), rng, drawn);
+  }
+  ASSERT_TRUE(can_nest(step, cuts));
+  const std::vector<ir::OpId> nested = ops_cut(cuts[1]);
+  const ir::OpId one = nested[1], other = nested[nested.size() - 2];
+  cuts[1][one]->bounds = {0, 1, 2, 3, 4, 5};
+  const int axis = cuts[1][other]->axis;
+  const auto is_cut = [&](const std::optional<fission::Cut>& cut) {
+    return cut && cut->axis == axis;
+  };
+  const fission::NestedCuts least = shrunk(cuts, [&](const fission::NestedCuts& some) {
+    return some.size() > 1 && some[1][one] && some[1][one]->bounds.size() > 3 &&
+           (is_cut(some[0][other]) || is_cut(some[1][other]));
+  });
+  ASSERT_EQ(least.size(), 2U);
+  EXPECT_EQ(ops_cut(least[0]), (std::vector<ir::OpId>{one, other}));
+  EXPECT_EQ(ops_cut(least[1]), std::vector<ir::OpId>{one});
+  EXPECT_EQ(least[1][one]->bounds, (std::vector<int64_t>{0, 2, 4, 5}));
+  EXPECT_EQ(least[0][one]->bounds.size(), 3U);
+  EXPECT_EQ(least[0][other]->axis, axis);
+  const std::string said = say(step, least);
+  EXPECT_NE(said.find(", along "), std::string::npos) << said;
 }
 
 }  // namespace

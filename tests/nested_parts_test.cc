@@ -22,6 +22,7 @@
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
 #include "pipeline/take_rewrites.h"
+#include "support/drawn_cuts.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
@@ -41,16 +42,6 @@ struct Drawn {
   std::set<std::string> kinds;  // of op and both axes
 };
 
-// Whether every part of the outer cut can run in those of the inner one.
-bool can_nest(const ops::Instance& op, const Cut& outer, const Cut& inner) {
-  const auto axes = ops::axis_map(op);
-  for (size_t k = 0; k + 1 < outer.bounds.size(); ++k) {
-    const auto part = ops::part(op, outer.axis, outer.bounds[k], outer.bounds[k + 1]);
-    if (!part || !fission::cut_within(*axes, inner, ops::instance_of(op, *part))) return false;
-  }
-  return true;
-}
-
 bool is_summed(const ops::Instance& op, const Cut& cut) {
   const auto part = ops::part(op, cut.axis, cut.bounds[0], cut.bounds[1]);
   return part->merges[0] == ops::Merge::kSum;
@@ -66,7 +57,7 @@ NestedCuts draw_cuts(const ir::Graph& step, Rng& rng, Drawn& drawn) {
     cuts[0][id] = outer.cut;
     ++drawn.cut;
     const ops::Instance op = ops::instance_of(step, id);
-    if (outer.axis == inner.axis || !can_nest(op, outer.cut, inner.cut)) continue;
+    if (!can_nest(op, outer.cut, inner.cut)) continue;
     cuts[1][id] = inner.cut;
     ++drawn.nested;
     drawn.sums_in_sums += is_summed(op, outer.cut) && is_summed(op, inner.cut);

@@ -19,6 +19,7 @@
 #include "ir/id_order.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
+#include "support/graph_writer.h"
 #include "support/long_checks.h"
 #include "support/small_steps.h"
 #include "verify/parts.h"
@@ -233,6 +234,35 @@ TEST(VerifyParts, ADroppedShareOfASumIsNamed) {
   }
   std::printf("%d shares dropped\n", dropped);
   EXPECT_GT(dropped, 30);
+}
+
+// The first op of a chain that writes a whole has nothing to go on filling, and a Fill reads
+// nothing at all.
+TEST(VerifyParts, PartsWithoutOperandsWriteTheirSlicesOfAWhole) {
+  const auto step = [](std::vector<ir::Dims> slices) {
+    GraphWriter net;
+    const ir::ValueId x = net.given("x", {4, 6});
+    ir::Attrs attrs = {{"dtype", std::string("f32")}, {"value", 2.0}, {"shape", ir::Dims{4, 6}}};
+    if (slices.empty()) {
+      net.result(net.op("Mul", {x, net.op("Fill", {}, attrs, "full")}));
+      return net.graph();
+    }
+    std::vector<ir::ValueId> rest;
+    for (size_t k = 0; k < slices.size(); ++k) {
+      attrs["shape"] = ir::Dims{slices[k][2] - slices[k][1], 6};
+      attrs["into"] = slices[k];
+      rest = {net.op("Fill", rest, attrs, "full/part" + std::to_string(k))};
+    }
+    net.result(net.op("Mul", {x, rest[0]}));
+    return net.graph();
+  };
+  const auto findings = [&](std::vector<ir::Dims> slices) {
+    const auto plan = planned(step(std::move(slices)));
+    EXPECT_TRUE(plan.has_value());
+    return plan ? verify::verify_parts(*plan, step({})).findings : std::vector<std::string>();
+  };
+  EXPECT_EQ(findings({{0, 0, 1, 4}, {0, 1, 4, 4}}), std::vector<std::string>());
+  EXPECT_EQ(findings({}), std::vector<std::string>());
 }
 
 // The claimed floor of any parts is recomputed from the step in one part, whichever way the plan

@@ -161,6 +161,7 @@ LabelReader::LabelReader(const ir::Graph& graph, const AxisClass& axis_class)
     : graph_(graph), axis_class_(axis_class) {}
 
 Result<const LabelReader::Region*> LabelReader::region(const Nest& nest) {
+  const std::lock_guard lock(mutex_);
   if (const auto known = regions_.find(nest.head); known != regions_.end()) return &known->second;
   OpId head;
   for (const OpId id : graph_.ops())

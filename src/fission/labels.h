@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,6 +87,7 @@ class LabelReader {
   // Error: kInput, where a head is no op of the class or nothing is behind it, where the regions of
   // two heads overlap but neither lies in the other, or where the parts of one are no multiple of
   // those around it.
+  // Several threads may ask at once.
   Result<Levels> levels(const Labels& labels);
 
  private:
@@ -97,6 +99,7 @@ class LabelReader {
 
   const ir::Graph& graph_;
   const AxisClass& axis_class_;
+  std::mutex mutex_;  // of what is remembered
   std::optional<IdVector<ir::OpId, ir::OpId>> dominators_;
   std::map<std::string, Region> regions_;  // by the head's name
 };

@@ -150,20 +150,49 @@ Result<double> PartSeconds::all_parts(OpId id, const Cut& cut) {
   return seconds;
 }
 
-Result<double> PartSeconds::of(OpId id, const Cut* cut) {
+std::optional<double> PartSeconds::known(OpId id, const Cut* cut) const {
+  const size_t desc = desc_of_[id];
+  if (cut == nullptr) return whole_[desc];
+  const auto alike = known_cuts_.find(hash_of(desc, *cut));
+  if (alike == known_cuts_.end()) return std::nullopt;
+  for (const KnownCut& known : alike->second)
+    if (known.desc == desc && known.cut == *cut) return known.seconds;
+  return std::nullopt;
+}
+
+Result<double> PartSeconds::priced_anew(OpId id, const Cut* cut) {
   const size_t desc = desc_of_[id];
   if (cut == nullptr) {
-    std::optional<double>& whole = whole_[desc];
-    if (!whole) {
-      LT_ASSIGN(whole, price_(descs_[desc]));
-    }
-    return *whole;
+    LT_ASSIGN(const double seconds, price_(descs_[desc]));
+    whole_[desc] = seconds;
+    return seconds;
   }
-  std::vector<KnownCut>& alike = known_cuts_[hash_of(desc, *cut)];
-  for (const KnownCut& known : alike)
-    if (known.desc == desc && known.cut == *cut) return known.seconds;
   LT_ASSIGN(const double seconds, all_parts(id, *cut));
-  alike.push_back({desc, *cut, seconds});
+  known_cuts_[hash_of(desc, *cut)].push_back({desc, *cut, seconds});
+  return seconds;
+}
+
+Result<double> PartSeconds::of(OpId id, const Cut* cut) {
+  const std::unique_lock lock(*mutex_);
+  if (const std::optional<double> seconds = known(id, cut)) return *seconds;
+  return priced_anew(id, cut);
+}
+
+Result<IdVector<OpId, double>> PartSeconds::all(const Cuts& cuts) {
+  IdVector<OpId, double> seconds(graph_.op_count(), 0);
+  std::vector<OpId> missing;
+  const auto cut_of = [&](OpId id) { return cuts[id] ? &*cuts[id] : nullptr; };
+  {
+    const std::shared_lock lock(*mutex_);
+    for (const OpId id : graph_.ops()) {
+      const std::optional<double> one = known(id, cut_of(id));
+      if (!one) missing.push_back(id);
+      seconds[id] = one.value_or(0);
+    }
+  }
+  for (const OpId id : missing) {
+    LT_ASSIGN(seconds[id], of(id, cut_of(id)));
+  }
   return seconds;
 }
 

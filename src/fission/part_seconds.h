@@ -3,7 +3,7 @@
 // wholes are not priced: among ops that are cut alike there are none.
 //
 // Equal ops (of layers that are alike) are priced once, and the parts of equal cuts are added up
-// once: a search asks for the same cuts of every state.
+// once: a search asks for the same cuts of every state. Several threads may ask at once.
 //
 // Tests: scale_test.cc.
 #pragma once
@@ -11,7 +11,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -36,6 +39,8 @@ class PartSeconds {
 
   // Of the whole op without a cut. Error: as ops::part, and as the price.
   Result<double> of(ir::OpId op, const Cut* cut);
+  // Of all ops as they are cut.
+  Result<IdVector<ir::OpId, double>> all(const Cuts& cuts);
 
  private:
   // Equal op, axis, parts so far (none, some), and size: the same seconds.
@@ -47,6 +52,9 @@ class PartSeconds {
   };
 
   PartSeconds(const ir::Graph& graph, Price price) : graph_(graph), price_(std::move(price)) {}
+  // Without what is not known.
+  std::optional<double> known(ir::OpId op, const Cut* cut) const;
+  Result<double> priced_anew(ir::OpId op, const Cut* cut);
   Result<double> all_parts(ir::OpId id, const Cut& cut);
   Result<double> once(const Key& key, const std::function<Result<double>()>& compute);
   Result<double> part(ir::OpId op, int axis, int64_t begin, int64_t end, bool is_first);
@@ -60,6 +68,8 @@ class PartSeconds {
   std::map<Key, double> known_;
   std::vector<std::optional<double>> whole_;                        // by desc
   std::unordered_map<uint64_t, std::vector<KnownCut>> known_cuts_;  // by a hash of desc and cut
+  // Whoever adds to what is known is alone.
+  std::unique_ptr<std::shared_mutex> mutex_ = std::make_unique<std::shared_mutex>();
 };
 
 }  // namespace lowtide::fission

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fission/part_seconds.h"
@@ -48,6 +50,39 @@ TEST(PartSeconds, AreThoseOfAllPartsAtTheirShapes) {
   EXPECT_EQ(sizes, (std::vector<int64_t>{48, 18, 18, 12}));  // equal ops are priced once
 }
 
+TEST(PartSeconds, OfAllOpsAreThoseOfEachWhoeverAsksFirst) {
+  Net net;
+  ValueId x = net.given({64, 6});
+  for (int k = 0; k < 6; ++k)
+    x = net.op("op" + std::to_string(k), k % 2 == 0 ? "Tanh" : "Exp", {x});
+  std::atomic<int> priced = 0;
+  auto seconds = PartSeconds::make(net.graph, [&](const plan::OpDesc& op) -> Result<double> {
+    ++priced;
+    return 1 + static_cast<double>(elements(op.outputs[0]));
+  });
+  ASSERT_TRUE(seconds.has_value());
+  std::vector<Cuts> all(8, Cuts(net.graph.op_count()));
+  for (size_t k = 1; k < all.size(); ++k)
+    for (const OpId op : net.graph.ops())
+      if (op.index() != k % 6) all[k][op] = Cut{0, {0, static_cast<int64_t>(k), 64}};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (size_t k = 0; k < all.size(); ++k) {
+        const Cuts& cuts = all[(k + 2 * t) % all.size()];
+        const auto found = seconds->all(cuts);
+        ASSERT_TRUE(found.has_value());
+        for (const OpId op : net.graph.ops()) EXPECT_EQ((*found)[op], 64 * 6 + (cuts[op] ? 2 : 1));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  const int before = priced;
+  for (const Cuts& cuts : all)
+    for (const OpId op : net.graph.ops())
+      EXPECT_EQ(seconds->of(op, cuts[op] ? &*cuts[op] : nullptr), (*seconds->all(cuts))[op]);
+  EXPECT_EQ(priced, before);
+}
+
 TEST(PartSeconds, OfSumsHaveWhatTheyAddInto) {
   Net net;
   net.op("product", "MatMul", {net.given({4, 8}), net.given({8, 6})});
@@ -74,10 +109,9 @@ TEST(PartSeconds, OfSumsHaveWhatTheyAddInto) {
   priced.clear();
   EXPECT_EQ(seconds->of(OpId(1), &of_largest).value(), 3);  // a merge of both parts
   EXPECT_EQ(priced.size(), 3U);
-  const auto failing = PartSeconds::make(net.graph, [](const plan::OpDesc&) -> Result<double> {
+  auto failed = PartSeconds::make(net.graph, [](const plan::OpDesc&) -> Result<double> {
     return error(ErrorCode::kInput, "no price");
   });
-  auto failed = failing;
   EXPECT_FALSE(failed->of(OpId(0), nullptr).has_value());
   EXPECT_FALSE(failed->of(OpId(0), nullptr).has_value());  // nothing is remembered of it
 }

@@ -77,7 +77,7 @@ Status LabelProblem::pose() {
   seconds_.emplace(std::move(seconds));
   analysis::OpCosts costs;
   costs.workspace_bytes = workspaces();
-  LT_ASSIGN(costs.seconds, all_seconds(fission::Cuts(step_.op_count())));
+  LT_ASSIGN(costs.seconds, seconds_->all(fission::Cuts(step_.op_count())));
   const int64_t alignment = options_.device.alignment_bytes;
   std::vector<plan::Link> links;
   if (options_.schedule.transfers)
@@ -104,14 +104,6 @@ IdVector<OpId, int64_t> LabelProblem::workspaces() const {
   return bytes;
 }
 
-Result<IdVector<OpId, double>> LabelProblem::all_seconds(const fission::Cuts& cuts) {
-  IdVector<OpId, double> seconds(step_.op_count(), 0);
-  for (const OpId id : step_.ops()) {
-    LT_ASSIGN(seconds[id], seconds_->of(id, cuts[id] ? &*cuts[id] : nullptr));
-  }
-  return seconds;
-}
-
 plan::ScheduleOutcome LabelProblem::best_order(const plan::ScheduleProblem& problem) const {
   order::OrderOptions quick = options_.order;
   quick.exact_search = quick.beam = quick.cut_bound = false;
@@ -120,14 +112,14 @@ plan::ScheduleOutcome LabelProblem::best_order(const plan::ScheduleProblem& prob
   return order::solve(problem, quick);
 }
 
-Result<std::optional<CutStep>> LabelProblem::cut(const fission::Labels& labels) {
+Result<std::optional<CutStep>> LabelProblem::cut(const fission::Labels& labels) const {
   auto levels = reader_->levels(labels);
   if (!levels) return std::nullopt;
   CutStep made{.levels = *std::move(levels)};
   made.cuts = fission::cuts_of(step_, axis_class_, made.levels);
   made.level_of = fission::levels_as_cut(made.levels, made.cuts);
   if (fission::has_idle_level(made.levels, made.level_of)) return std::nullopt;
-  LT_ASSIGN(made.seconds, all_seconds(made.cuts));
+  LT_ASSIGN(made.seconds, seconds_->all(made.cuts));
   made.once_seconds = std::accumulate(made.seconds.begin(), made.seconds.end(), 0.0);
   made.hash = hash_of(made);
   return made;

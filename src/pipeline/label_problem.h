@@ -5,6 +5,8 @@
 // Labels are known by what they cut: the same ops at the same bounds in levels that lie alike,
 // whatever regions name them.
 //
+// A problem that is made is asked by several threads at once; what it remembers changes no answer.
+//
 // Tests: label_problem_test.cc, tests/split_test.cc.
 #pragma once
 
@@ -61,7 +63,7 @@ class LabelProblem {
   const StepRuns& given() const { return given_; }
 
   // None: heads name no ops of this step, or a level changes nothing. Error: as of the prices.
-  Result<std::optional<CutStep>> cut(const fission::Labels& labels);
+  Result<std::optional<CutStep>> cut(const fission::Labels& labels) const;
 
   // With a budget, and with links where transfers are allowed. Without recompute no op may run
   // again.
@@ -88,15 +90,14 @@ class LabelProblem {
   LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units);
   Status pose();
   IdVector<ir::OpId, int64_t> workspaces() const;
-  Result<IdVector<ir::OpId, double>> all_seconds(const fission::Cuts& cuts);
 
   const ir::Graph step_;
   const OptimizeOptions& options_;
   const int64_t order_units_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
-  std::optional<fission::LabelReader> reader_;
-  std::optional<fission::PartSeconds> seconds_;
+  mutable std::optional<fission::LabelReader> reader_;
+  mutable std::optional<fission::PartSeconds> seconds_;
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
   StepRuns given_;

@@ -7,9 +7,9 @@
 // Tests: label_queue_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <queue>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,22 +25,34 @@ class LabelQueue {
   void push(const Key& proven, const Key& guessed, Entry entry) {
     by_proof_.emplace(proven, entries_.size());
     if (in_turns_) by_guess_.emplace(guessed, entries_.size());
-    entries_.push_back({std::move(entry)});
-    ++waiting_;
+    entries_.push_back({std::move(entry), proven, guessed});
   }
 
-  bool empty() const { return waiting_ == 0; }
+  bool empty() const { return by_proof_.empty(); }
 
   // Not of an empty one.
   Entry pop() {
-    Heap& from = in_turns_ && guess_is_next_ ? by_guess_ : by_proof_;
-    guess_is_next_ = !guess_is_next_;
-    while (entries_[from.top().second].is_taken) from.pop();
-    Waiting& next = entries_[from.top().second];
-    from.pop();
-    next.is_taken = true;
-    --waiting_;
-    return std::move(next.entry);
+    const size_t at = (guess_is_next_ ? by_guess_ : by_proof_).begin()->second;
+    guess_is_next_ = in_turns_ && !guess_is_next_;
+    by_proof_.erase({entries_[at].proven, at});
+    if (in_turns_) by_guess_.erase({entries_[at].guessed, at});
+    return std::move(entries_[at].entry);
+  }
+
+  // At most so many entries in the order in which they will be taken if none is added. They stay
+  // where they are until one is.
+  std::vector<Entry*> next(size_t most) {
+    std::vector<Entry*> found;
+    std::set<size_t> is_taken;
+    auto proof = by_proof_.begin(), guess = by_guess_.begin();
+    for (bool by_guess = guess_is_next_; found.size() < std::min(most, by_proof_.size());) {
+      auto& place = by_guess ? guess : proof;
+      while (is_taken.contains(place->second)) ++place;
+      is_taken.insert(place->second);
+      found.push_back(&entries_[place->second].entry);
+      by_guess = in_turns_ && !by_guess;
+    }
+    return found;
   }
 
   void clear() { *this = LabelQueue(in_turns_); }
@@ -48,15 +60,12 @@ class LabelQueue {
  private:
   struct Waiting {
     Entry entry;
-    bool is_taken = false;
+    Key proven, guessed;
   };
-  using Place = std::pair<Key, size_t>;
-  using Heap = std::priority_queue<Place, std::vector<Place>, std::greater<>>;
 
   bool in_turns_ = false, guess_is_next_ = false;
-  std::vector<Waiting> entries_;
-  Heap by_proof_, by_guess_;
-  size_t waiting_ = 0;
+  std::vector<Waiting> entries_;  // in the order in which they came
+  std::set<std::pair<Key, size_t>> by_proof_, by_guess_;
 };
 
 }  // namespace lowtide::pipeline

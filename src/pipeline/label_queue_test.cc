@@ -53,10 +53,19 @@ TEST(LabelQueueTest, RandomPushesAndPopsAgreeWithTheDefinition) {
           std::min_element(known.begin(), known.end(), [&](const Known& a, const Known& b) {
             return std::pair(a.keys[turn], a.entry) < std::pair(b.keys[turn], b.entry);
           });
+      const std::vector<size_t*> next = queue.next(3);
+      ASSERT_EQ(next.size(), std::min<size_t>(3, known.size()));
+      ASSERT_EQ(*next.front(), best->entry);
       ASSERT_EQ(queue.pop(), best->entry);
       known.erase(best);
       ASSERT_EQ(queue.empty(), known.empty());
     }
+    // The rest comes as it was foreseen.
+    std::vector<size_t> foreseen;
+    for (const size_t* entry : queue.next(1000)) foreseen.push_back(*entry);
+    EXPECT_EQ(foreseen.size(), known.size());
+    for (const size_t entry : foreseen) EXPECT_EQ(queue.pop(), entry);
+    EXPECT_TRUE(queue.next(1).empty());
     queue.clear();
     EXPECT_TRUE(queue.empty());
   }

@@ -1,29 +1,23 @@
 #include "pipeline/label_search.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
-#include "fission/scale.h"
-#include "order/waist.h"
-#include "pipeline/label_forecast.h"
-#include "pipeline/label_problem.h"
+#include "base/helpers.h"
+#include "pipeline/label_judge.h"
 #include "pipeline/label_queue.h"
-#include "pipeline/label_schedule.h"
 #include "pipeline/step_variants.h"
-#include "plan/schedule_simulator.h"
-#include "remat/bounds/closure_cut.h"
 
 namespace lowtide::pipeline {
 namespace {
 
 using fission::Labels;
-using plan::SchedOpId;
 
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.fits != b.fits) return a.fits;
@@ -39,10 +33,11 @@ class Search {
         options_(options),
         tuning_(tuning),
         best_seconds_(below_seconds),
-        budget_bytes_(*options.budget_bytes),
         has_link_(options.schedule.transfers && !options.slow_tiers.empty()),
+        judge_(options, tuning),
         variants_(options, tuning),
-        open_(has_link_) {}
+        open_(has_link_),
+        helpers_(options.schedule.remat.threads) {}
 
   // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
@@ -61,18 +56,17 @@ class Search {
     if (found.front().fits) return found;
     found.front().fits = all_.front().may_fit;  // whatever that takes, at least
     found.front().seconds = all_.front().least_seconds;
-    may_cut_ = false;
-    budget_bytes_ -= budget_bytes_ / tuning_.tight_share;
+    judge_.keep_within(judge_.budget_bytes() - judge_.budget_bytes() / tuning_.tight_share);
     for (int64_t parts = 2; parts <= most_parts() && found.size() <= most && !is_done();
          parts += 1 + parts / 4) {
       const Labels labels = {.parts = parts};
       best_seconds_ = kAnyTime;  // what takes longer may be what fits
       LT_RETURN_IF_ERROR(look_at(labels, 0));
-      const State& state = all_.back();
+      const LabelState& state = all_.back();
       if (state.candidate.labels != labels || !state.candidate.fits) continue;
-      LT_ASSIGN(const CutStep cut, cut_of(state));
       found.push_back(state.candidate);
-      found.back().starts.push_back(problem_of(state).unfolded(cut, state.runs));
+      LT_ASSIGN(found.back().starts,
+                judge_.starts(problem_of(state), labels, state.runs, false, limits()));
     }
     return found;
   }
@@ -86,25 +80,19 @@ class Search {
   }
 
  private:
-  // What is known of labels.
-  struct State {
-    Candidate candidate;
-    size_t variant = 0;
-    StepRuns order;           // each op once: of the whole step's problem
-    StepRuns runs;            // behind the candidate's estimate
-    double once_seconds = 0;  // each op once
-    int64_t once_peak_bytes = 0;
-    double least_seconds = 0;  // of every schedule of one part of everything
-    bool may_fit = false;      // no bound says that it cannot
-    LabelForecast forecast;    // of its neighbours
-  };
-  // Smaller is better: how far it is from fitting in bytes, what it takes, its peak.
-  using Key = std::tuple<int64_t, double, int64_t>;
   // In the queue: a state to be expanded, or labels that are forecast from one.
   struct Open {
     size_t state = 0;                  // or from which
     std::optional<Labels> ahead = {};  // not judged yet
     size_t variant = 0;                // of these
+    // What helpers may do before its turn: judge what is ahead, forecast a state's neighbours.
+    Ahead<Result<std::optional<JudgedLabels>>> judged = {};
+    Ahead<Result<std::vector<ForecastLabels>>> neighbours = {};
+  };
+  // The search for a state's schedule.
+  struct Searching {
+    LabelStarts from;
+    Ahead<Result<SearchedLabels>> found;
   };
 
   Status look_at_all() {
@@ -124,19 +112,51 @@ class Search {
       if (has_tried && !std::exchange(has_looked_at_even_, true))
         LT_RETURN_IF_ERROR(look_at_even());
       if (open_.empty()) break;
-      const Open next = open_.pop();
+      foresee(most);
+      Open next = open_.pop();
       const bool is_full = all_.size() >= most;
       if (next.ahead) {
         if (!is_full) LT_RETURN_IF_ERROR(judge_ahead(next));
         continue;
       }
       if (is_promising(all_[next.state]))
-        LT_RETURN_IF_ERROR(search(all_[next.state], tuning_.remat_units));
+        LT_RETURN_IF_ERROR(search(next.state, short_from(all_[next.state])));
       late += is_full ? 1 : 0;
-      if (!is_full) LT_RETURN_IF_ERROR(expand(next.state));
+      if (!is_full) LT_RETURN_IF_ERROR(expand(next));
     }
     return {};
   }
+
+  // Tells helpers what the next of the queue will ask for, as if nothing were to change.
+  void foresee(size_t most_states) {
+    if (helpers_.count() == 0) return;
+    const bool is_full = all_.size() >= most_states;
+    Helpers::Pieces pieces;
+    int searches_without = 0;
+    for (Open* next : open_.next(most_ahead())) {
+      if (next->ahead && is_full) continue;
+      if (next->ahead && !variants_.is_made(next->variant)) {
+        if (auto piece = variants_.making(next->variant)) pieces.push_back(std::move(piece));
+        continue;
+      }
+      if (next->ahead) {
+        if (!next->judged) next->judged = judging(*next);
+        pieces.push_back(next->judged.piece());
+        continue;
+      }
+      const LabelState& state = all_[next->state];
+      if (is_promising(state)) {
+        const LabelStarts from = short_from(state, searches_without);
+        searches_without += from.runs.empty() ? 1 : 0;
+        pieces.push_back(searching(next->state, from).found.piece());
+      }
+      if (is_full) continue;
+      if (!next->neighbours) next->neighbours = forecasting(next->state);
+      pieces.push_back(next->neighbours.piece());
+    }
+    helpers_.turn_to(std::move(pieces));
+  }
+  size_t most_ahead() const { return tuning_.ahead * (helpers_.count() + 1); }
 
   // Rewrites and blocks, from the labels that are best without: what these come to is known
   // before, so that moves add to it. Labels, further rewrites and blocks of what comes of them are
@@ -172,8 +192,10 @@ class Search {
     const int64_t by_ops = tuning_.most_state_ops / static_cast<int64_t>(step_.op_count() + 1);
     return static_cast<size_t>(std::clamp<int64_t>(by_ops, 1, tuning_.most_states));
   }
-  int64_t most_parts() const { return variants_.most_parts(0); }
-  LabelProblem& problem_of(const State& state) const { return variants_.problem(state.variant); }
+  int64_t most_parts() const { return variants_.posed(0).most_parts(); }
+  const LabelProblem& problem_of(const LabelState& state) const {
+    return variants_.problem(state.variant);
+  }
 
   // What is left of the limits of time, whatever the units.
   Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
@@ -186,41 +208,37 @@ class Search {
   // Best first. The first ones and the first without levels get their starts, of those with
   // rewrites or blocks and of those without by themselves.
   Result<std::vector<Candidate>> ranked() {
+    using Starts = Result<std::vector<std::vector<std::string>>>;
     std::vector<Candidate> ranked;
+    std::vector<std::pair<size_t, Ahead<Starts>>> starts;
+    Helpers::Pieces pieces;
     size_t ranks[2] = {0, 0};
     bool has_even[2] = {false, false};
     for (const size_t at : by_rank()) {
-      Candidate& made = ranked.emplace_back(all_[at].candidate);
+      const LabelState& state = all_[at];
+      const Candidate& made = ranked.emplace_back(state.candidate);
       const bool is_even = made.labels.nests.empty(), is_moved = made.has_moves();
       const size_t rank = ++ranks[is_moved];
       if (!made.fits || (rank > tuning_.most_starts && (has_even[is_moved] || !is_even))) continue;
       has_even[is_moved] |= is_even;
-      const LabelProblem& problem = problem_of(all_[at]);
-      LT_ASSIGN(const CutStep cut, cut_of(all_[at]));
-      made.starts.push_back(problem.unfolded(cut, all_[at].runs));
-      const bool has_reruns = all_[at].runs.size() != problem.view().op.size();
-      if (!has_reruns || rank > tuning_.tight_starts) continue;
-      const StepRuns tight = tight_runs(all_[at], cut);
-      if (!tight.empty()) made.starts.push_back(problem.unfolded(cut, tight));
+      const bool tight = rank <= tuning_.tight_starts;
+      starts.emplace_back(ranked.size() - 1, [this, &state, tight, limits = limits()] {
+        return judge_.starts(problem_of(state), state.candidate.labels, state.runs, tight, limits);
+      });
+      pieces.push_back(starts.back().second.piece());
+    }
+    helpers_.turn_to(std::move(pieces));
+    for (auto& [at, made] : starts) {
+      LT_ASSIGN(ranked[at].starts, made.take(helpers_));
     }
     return ranked;
-  }
-
-  // Of a state that recomputes, for a little less memory: addresses may need more than the peak.
-  StepRuns tight_runs(const State& state, const CutStep& cut) {
-    PosedLabels posed = pose(problem_of(state), cut, budget_bytes_);
-    posed.scaled.problem.budget_bytes = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
-    auto found = schedule_within(
-        problem_of(state), posed, options_,
-        {.limits = limits().with_units(tuning_.closer_units), .starts = {state.runs}});
-    return found ? std::move(found->runs) : StepRuns{};
   }
 
   // ---- states
 
   // Whether a search may find more than is known. Of what recompute takes bounds show a part; by
   // the tightest so far it is guessed how much more it will be.
-  bool is_promising(const State& state) const {
+  bool is_promising(const LabelState& state) const {
     const double proven = state.least_seconds - state.once_seconds;
     const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
     const bool is_open = state.may_fit && !state.candidate.fits && has_searches_left();
@@ -236,73 +254,93 @@ class Search {
 
   // With a link bounds say little. What a state takes beyond each op once is guessed by the bytes
   // that are too much, each as dear as those of the state for which they were cheapest so far.
-  double moving_seconds(const State& state) const {
+  double moving_seconds(const LabelState& state) const {
     if (!has_link_ || state.candidate.fits) return 0;
-    return least_per_byte_.value_or(0) * static_cast<double>(state.once_peak_bytes - budget_bytes_);
+    return least_per_byte_.value_or(0) *
+           static_cast<double>(state.once_peak_bytes - judge_.budget_bytes());
   }
 
   // Once more with more work, and from what the best has come to: where a budget is tight, a short
   // search finds little of what there is.
   Status look_closer(size_t first) {
-    LabelQueue<Key, size_t> close(has_link_);
+    LabelQueue<LabelKey, size_t> close(has_link_);
     for (size_t at = first; at < all_.size(); ++at)
       if (all_[at].may_fit && all_[at].least_seconds < best_seconds_)
         close.push(key_of(all_[at]), guessed_key_of(all_[at]), at);
     const size_t looks =
         is_moving_ ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
     for (size_t look = 0; look < looks && !close.empty(); ++look) {
+      Helpers::Pieces pieces;
+      for (const size_t* at : close.next(std::min(most_ahead(), looks - look)))
+        if (helpers_.count() > 0 && is_worth_closer(all_[*at]))
+          pieces.push_back(searching(*at, closer_from(all_[*at])).found.piece());
+      helpers_.turn_to(std::move(pieces));
       const size_t at = close.pop();
-      const State& state = all_[at];
-      const bool is_far = best_seconds_ > state.least_seconds * (1 + tuning_.far);
-      const bool is_close = state.candidate.fits &&
-                            state.least_seconds > state.candidate.seconds * (1 - tuning_.worth);
-      if (state.least_seconds < best_seconds_ && !is_close && !is_done())
-        LT_RETURN_IF_ERROR(
-            search(all_[at], is_far ? tuning_.far_units : tuning_.closer_units, is_far));
+      if (is_worth_closer(all_[at]) && !is_done())
+        LT_RETURN_IF_ERROR(search(at, closer_from(all_[at])));
     }
     return {};
   }
 
-  // Of labels that are known to be some of that step.
-  Result<CutStep> cut_of(const State& state) const {
-    LT_ASSIGN(auto cut, problem_of(state).cut(state.candidate.labels));
-    return *std::move(cut);
+  bool is_worth_closer(const LabelState& state) const {
+    const bool is_close =
+        state.candidate.fits && state.least_seconds > state.candidate.seconds * (1 - tuning_.worth);
+    return state.least_seconds < best_seconds_ && !is_close;
   }
 
-  bool is_new(const CutStep& cut, size_t variant) {
-    return seen_.insert({variants_.hash(variant), cut.hash}).second;
+  LabelStarts closer_from(const LabelState& state) const {
+    const bool is_far = best_seconds_ > state.least_seconds * (1 + tuning_.far);
+    LabelStarts from = starts_for(state, searches_without_);
+    from.units = is_far ? tuning_.far_units : tuning_.closer_units;
+    from.all = is_far;
+    return from;
+  }
+
+  bool is_new(uint64_t hash, size_t variant) {
+    return seen_.insert({variants_.hash(variant), hash});
   }
 
   // What of a state is known without a search.
   Status look_at(const Labels& labels, size_t variant) {
-    LT_ASSIGN(const auto cut, variants_.problem(variant).cut(labels));
-    if (cut && is_new(*cut, variant))
-      keep(judged(labels, *cut, variant, variants_.problem(variant).given()));
+    LT_ASSIGN(const auto judged, judge_.judge(labels_ahead(labels, variant), seen_));
+    if (!judged) return {};
+    is_new(judged->hash, variant);
+    keep(in_its_turn(*judged));
     return {};
   }
 
   // Labels that differ from a state's in one level, by what is forecast of them.
-  Status expand(size_t from) {
-    const Labels known = all_[from].candidate.labels;
-    const size_t variant = all_[from].variant;
-    LT_ASSIGN(std::vector<Labels> neighbours, variants_.neighbours(variant, known));
-    for (Labels& labels : neighbours) {
+  Status expand(Open& from) {
+    const LabelState known = all_[from.state];
+    if (!from.neighbours) from.neighbours = forecasting(from.state);
+    LT_ASSIGN(std::vector<ForecastLabels> neighbours, from.neighbours.take(helpers_));
+    const uint64_t step = variants_.hash(known.variant);
+    for (ForecastLabels& next : neighbours) {
       if (is_done() || counts_.forecast >= most_forecast_) break;
-      if (!read_.insert({variant, fission::print(labels)}).second) continue;
-      LT_ASSIGN(const auto cut, variants_.problem(variant).cut(labels));
-      if (!cut || !is_new(*cut, variant)) continue;
+      if (!read_.insert({step, std::move(next.text)})) continue;
+      if (!next.hash || !is_new(*next.hash, known.variant)) continue;
       ++counts_.forecast;
-      if (cut->once_seconds >= best_seconds_) continue;  // dominated: never judged
-      Open next = {.state = from, .ahead = std::move(labels), .variant = variant};
-      if (!options_.ideas.forecast) {
-        push(all_[from], std::move(next));
-        continue;
-      }
-      const Key key = forecast_key(all_[from], *cut);
-      open_.push(key, key, std::move(next));
+      if (next.once_seconds >= best_seconds_) continue;  // dominated: never judged
+      Open open = {.state = from.state, .ahead = std::move(next.labels), .variant = known.variant};
+      if (options_.ideas.forecast)
+        open_.push(next.key, next.key, std::move(open));
+      else
+        push(known, std::move(open));
     }
-    if (is_moving_) push_moves(from);
+    if (is_moving_) push_moves(from.state);
     return {};
+  }
+
+  Ahead<Result<std::vector<ForecastLabels>>> forecasting(size_t from) {
+    const double most = counts_.forecast < most_forecast_ ? most_seconds_ : -1;
+    const auto is_late = [start = start_, limits = options_.schedule.remat.limits, most] {
+      const double spent = seconds_since(start);
+      return limits.stop_after(spent) || spent > most;
+    };
+    return Ahead<Result<std::vector<ForecastLabels>>>(
+        [this, state = all_[from], posed = &variants_.posed(all_[from].variant),
+         below = best_seconds_,
+         is_late] { return judge_.forecast(*posed, state, below, seen_, read_, is_late); });
   }
 
   // The same labels in steps with one more rewrite, or with blocks, and those without levels.
@@ -317,48 +355,57 @@ class Search {
     }
   }
 
-  Key forecast_key(const State& from, const CutStep& cut) const {
-    const int64_t over = from.forecast.over_bytes(problem_of(from), cut);
-    return {over, from.forecast.seconds(problem_of(from), cut), 0};
-  }
-
   // By what is known of a state.
-  void push(const State& by, Open next) {
+  void push(const LabelState& by, Open next) {
     open_.push(key_of(by), guessed_key_of(by), std::move(next));
   }
 
-  Status judge_ahead(const Open& next) {
-    if (!variants_.make(next.variant)) return {};
-    LT_ASSIGN(const auto cut, variants_.problem(next.variant).cut(*next.ahead));
+  Status judge_ahead(Open& next) {
+    if (!variants_.make(next.variant, helpers_)) return {};
+    if (!next.judged) next.judged = judging(next);
+    LT_ASSIGN(const auto judged, next.judged.take(helpers_));
     const bool is_same = all_[next.state].variant == next.variant;
-    if (!cut || (!is_same && !is_new(*cut, next.variant))) return {};
-    const StepRuns order =
-        is_same ? all_[next.state].order : variants_.problem(next.variant).given();
-    keep(judged(*next.ahead, *cut, next.variant, order));
+    if (!judged || (!is_same && !is_new(judged->hash, next.variant))) return {};
+    keep(in_its_turn(*judged));
     return {};
   }
 
-  State judged(const Labels& labels, const CutStep& cut, size_t variant, const StepRuns& order) {
-    State made;
-    made.variant = variant;
-    made.candidate = variants_.moves(variant);
-    made.candidate.labels = labels;
-    made.candidate.seconds = made.once_seconds = made.least_seconds = cut.once_seconds;
-    made.order = order;
+  Ahead<Result<std::optional<JudgedLabels>>> judging(const Open& next) {
+    const LabelState& from = all_[next.state];
+    LabelsAhead ahead = labels_ahead(*next.ahead, next.variant);
+    ahead.may_be_known = from.variant != next.variant;
+    if (!ahead.may_be_known) ahead.order = from.order;
+    return Ahead<Result<std::optional<JudgedLabels>>>(
+        [this, ahead = std::move(ahead)] { return judge_.judge(ahead, seen_); });
+  }
+
+  LabelsAhead labels_ahead(const Labels& labels, size_t variant) const {
+    LabelsAhead ahead{.posed = &variants_.posed(variant),
+                      .variant = variant,
+                      .candidate = variants_.moves(variant),
+                      .order = variants_.problem(variant).given(),
+                      .may_be_known = true,
+                      .below_seconds = best_seconds_,
+                      .limits = limits()};
+    ahead.candidate.labels = labels;
+    return ahead;
+  }
+
+  // The best may have come between.
+  LabelState in_its_turn(const JudgedLabels& judged) {
     ++counts_.judged;
-    if (made.once_seconds < best_seconds_) bound(cut, made);
-    return made;
+    return judged.once.once_seconds < best_seconds_ ? *judged.bounded : judged.once;
   }
 
   // One that is no faster than the best, each op once, is dominated: never expanded.
-  void keep(State made) {
+  void keep(LabelState made) {
     const bool is_open = made.once_seconds < best_seconds_;
     all_.push_back(std::move(made));
     if (is_open) open(all_.size() - 1);
   }
 
   void open(size_t at) {
-    State& made = all_[at];
+    LabelState& made = all_[at];
     if (made.candidate.fits && made.runs.empty()) {
       made.runs = made.order;
       best_seconds_ = made.candidate.seconds;
@@ -372,114 +419,88 @@ class Search {
   // few parts can have lower bounds than more parts, and there are more of them than states.
   // Numbers that it has come to are open, and searched in their turn.
   Status look_at_even() {
-    std::vector<State> even;
-    LabelProblem& problem = variants_.problem(0);
-    const int64_t most = most_parts();
-    std::set<int64_t> numbers = {most};
-    for (int64_t parts = 2; parts <= most; parts *= 2)
-      numbers.insert({parts, std::min(most, parts * 3 / 2)});
+    std::set<int64_t> numbers = {most_parts()};
+    for (int64_t parts = 2; parts <= most_parts(); parts *= 2)
+      numbers.insert({parts, std::min(most_parts(), parts * 3 / 2)});
+    std::vector<Ahead<Result<std::optional<JudgedLabels>>>> judging;
+    Helpers::Pieces pieces;
     for (const int64_t parts : numbers) {
-      const Labels labels = {.parts = parts};
-      if (parts < 2 || is_done()) continue;
-      LT_ASSIGN(const auto cut, problem.cut(labels));
-      if (!cut || seen_.contains({variants_.hash(0), cut->hash})) continue;
-      even.push_back(judged(labels, *cut, 0, problem.given()));
+      if (parts < 2) continue;
+      judging.emplace_back(
+          [this, ahead = labels_ahead({.parts = parts}, 0)] { return judge_.judge(ahead, seen_); });
+      pieces.push_back(judging.back().piece());
     }
-    std::stable_sort(even.begin(), even.end(),
-                     [](const State& a, const State& b) { return key_of(a) < key_of(b); });
-    for (State& state : even) {
+    helpers_.turn_to(std::move(pieces));
+    std::vector<std::pair<LabelState, uint64_t>> even;
+    for (auto& ahead : judging) {
+      if (is_done()) break;
+      LT_ASSIGN(const auto judged, ahead.take(helpers_));
+      if (judged) even.emplace_back(in_its_turn(*judged), judged->hash);
+    }
+    std::stable_sort(even.begin(), even.end(), [](const auto& a, const auto& b) {
+      return key_of(a.first) < key_of(b.first);
+    });
+    for (auto& [state, hash] : even) {
       all_.push_back(std::move(state));
-      if (is_promising(all_.back())) LT_RETURN_IF_ERROR(search(all_.back(), tuning_.remat_units));
-      if (!all_.back().candidate.fits) {  // as if it had not been looked at
+      const size_t at = all_.size() - 1;
+      if (is_promising(all_[at])) LT_RETURN_IF_ERROR(search(at, short_from(all_[at])));
+      if (!all_[at].candidate.fits) {  // as if it had not been looked at
         all_.pop_back();
         continue;
       }
-      LT_ASSIGN(const CutStep cut, cut_of(all_.back()));
-      is_new(cut, 0);
-      open(all_.size() - 1);
+      is_new(hash, 0);
+      open(at);
       break;
     }
     return {};
   }
 
-  // The order that a state has from another one, scheduled anew around its peak where that misses
-  // the budget.
-  order::ProfiledOrder inherited(const fission::Scaled& scaled, const plan::ProblemIndex& index,
-                                 State& made) const {
-    const plan::ScheduleProblem& problem = scaled.problem;
-    order::ProfiledOrder known{problem_of(made).runs_in(scaled, made.order), {}};
-    auto profile = plan::simulate(problem, index, known.sequence);
-    LT_CHECK(profile.has_value(), "an order of the whole step is one of its parts");
-    known.profile = *std::move(profile);
-    const int64_t peak = known.profile.peak_bytes;
-    if (peak <= budget_bytes_ || !options_.ideas.waist || !options_.schedule.remat.reorder)
-      return known;
-    const std::vector<SchedOpId> all(problem.ops.ids().begin(), problem.ops.ids().end());
-    const order::WaistOptions how{.enough_bytes = budget_bytes_, .worth = tuning_.worth};
-    known = order::reschedule(problem, index, std::move(known), all, how).order;
-    if (known.profile.peak_bytes < peak) made.order = LabelProblem::of_step(known.sequence, scaled);
-    return known;
-  }
-
-  // By a known order: where it fits, each op once is the least there is; where it does not, the
-  // cut.
-  void bound(const CutStep& cut_step, State& made) const {
-    const LabelProblem& of = problem_of(made);
-    const fission::Scaled scaled = of.scaled(cut_step, budget_bytes_);
-    const plan::ScheduleProblem& problem = scaled.problem;
-    plan::ProblemIndex index(problem);
-    const auto [order, profile] = inherited(scaled, index, made);
-    made.candidate.peak_bytes = made.once_peak_bytes = profile.peak_bytes;
-    made.may_fit = made.candidate.fits = made.candidate.peak_bytes <= budget_bytes_;
-    if (made.may_fit) return;
-    made.may_fit = true;  // in another order
-    const bool may_change = options_.schedule.recompute || problem.link;
-    if (!may_change)
-      made.forecast = LabelForecast(of, cut_step, scaled, order, profile, budget_bytes_);
-    if (!may_change || !may_cut_) return;
-    const remat::CutBoundResult cut =
-        remat::closure_cut(remat::StepGraph(problem, std::move(index)), profile,
-                           {.order = order,
-                            .limits = limits().with_units(tuning_.cut_units),
-                            .patience = tuning_.cut_patience,
-                            .tolerance = tuning_.cut_tolerance});
-    made.may_fit = cut.feasible;
-    if (cut.feasible) made.least_seconds = std::max(made.least_seconds, cut.lower_bound_seconds);
-    made.forecast = LabelForecast(of, cut_step, scaled, cut);
-  }
-
   // Labels that differ in one level recompute nearly alike, so a search goes on from what is known
   // of the state and from the best one's schedule; the first few find some of their own.
-  std::vector<StepRuns> starts_for(const State& state) const {
-    std::vector<StepRuns> starts;
-    if (searches_without_ < tuning_.searches_without) return starts;
-    if (!state.runs.empty()) starts.push_back(state.runs);
-    if (!best_ || &all_[*best_] == &state) return starts;
-    const State& best = all_[*best_];
-    starts.push_back(best.variant == state.variant
-                         ? best.runs
-                         : problem_of(state).runs_named(problem_of(best).names_of(best.runs)));
-    return starts;
+  LabelStarts starts_for(const LabelState& state, int searches_without) const {
+    LabelStarts from;
+    if (searches_without < tuning_.searches_without) return from;
+    const auto add = [&](const LabelState& other) {
+      from.of.push_back(&problem_of(other));
+      from.runs.push_back(other.runs);
+    };
+    if (!state.runs.empty()) add(state);
+    if (best_ && &all_[*best_] != &state) add(all_[*best_]);
+    return from;
+  }
+  LabelStarts short_from(const LabelState& state, int more_searches_without = 0) const {
+    LabelStarts from = starts_for(state, searches_without_ + more_searches_without);
+    from.units = tuning_.remat_units;
+    return from;
   }
 
   // What is known is kept unless that is better.
-  Status search(State& made, int64_t units, bool all_starts = false) {
-    LT_ASSIGN(const CutStep cut, cut_of(made));
-    const PosedLabels posed = pose(problem_of(made), cut, budget_bytes_);
-    const LabelScheduleOptions how{
-        .limits = limits().with_units(units), .starts = starts_for(made), .all_starts = all_starts};
-    if (how.starts.empty()) ++searches_without_;
+  Status search(size_t at, const LabelStarts& from) {
+    if (from.runs.empty()) ++searches_without_;
     ++(is_moving_ ? moved_searches_ : searches_);
-    if (auto found = schedule_within(problem_of(made), posed, options_, how))
-      take(std::move(*found), made);
-    if (!made.candidate.fits && posed.order.peak_bytes < made.candidate.peak_bytes) {
-      made.candidate.peak_bytes = posed.order.peak_bytes;
-      made.order = LabelProblem::of_step(posed.order.sequence, posed.scaled);
+    LT_ASSIGN(SearchedLabels searched, searching(at, from).found.take(helpers_));
+    searching_.erase(at);
+    LabelState& made = all_[at];
+    if (searched.schedule) take(std::move(*searched.schedule), made);
+    if (!made.candidate.fits && searched.order_peak_bytes < made.candidate.peak_bytes) {
+      made.candidate.peak_bytes = searched.order_peak_bytes;
+      made.order = std::move(searched.order);
     }
     return {};
   }
 
-  void take(LabelSchedule found, State& made) {
+  // What a helper has begun from something else is of no use.
+  Searching& searching(size_t at, const LabelStarts& from) {
+    Searching& known = searching_[at];
+    if (known.found && known.from == from) return known;
+    known.from = from;
+    known.found = Ahead<Result<SearchedLabels>>(
+        [this, of = &problem_of(all_[at]), labels = all_[at].candidate.labels, limits = limits(),
+         from] { return judge_.search(*of, labels, limits, from); });
+    return known;
+  }
+
+  void take(LabelSchedule found, LabelState& made) {
     Candidate& candidate = made.candidate;
     if (candidate.fits && candidate.seconds <= found.seconds) return;
     candidate.fits = true;
@@ -493,15 +514,15 @@ class Search {
     const double more = candidate.seconds - made.once_seconds;
     const double proven = made.least_seconds - made.once_seconds;
     if (proven > 0) least_ratio_ = std::min(least_ratio_.value_or(kAnyTime), more / proven);
-    if (const int64_t over = made.once_peak_bytes - budget_bytes_; over > 0)
+    if (const int64_t over = made.once_peak_bytes - judge_.budget_bytes(); over > 0)
       least_per_byte_ =
           std::min(least_per_byte_.value_or(kAnyTime), more / static_cast<double>(over));
   }
 
-  static Key key_of(const State& state) {
+  static LabelKey key_of(const LabelState& state) {
     return {state.forecast.over_bytes(), state.least_seconds, state.candidate.peak_bytes};
   }
-  Key guessed_key_of(const State& state) const {
+  LabelKey guessed_key_of(const LabelState& state) const {
     const double guessed =
         state.candidate.fits ? state.candidate.seconds : state.once_seconds + moving_seconds(state);
     return {state.forecast.over_bytes(), std::max(state.least_seconds, guessed),
@@ -514,24 +535,25 @@ class Search {
   const LabelSearchTuning& tuning_;
   double best_seconds_;         // known or estimated
   std::optional<size_t> best_;  // the state of that, if it is one
-  int64_t budget_bytes_;
   const bool has_link_;
+  LabelJudge judge_;
   StepVariants variants_;
-  std::vector<State> all_;
-  std::set<std::pair<uint64_t, uint64_t>> seen_;   // hashes of variants and of what labels cut
-  std::set<std::pair<size_t, std::string>> read_;  // by variant: neighbours that were looked at
-  LabelQueue<Key, Open> open_;
+  std::vector<LabelState> all_;
+  LabelJudge::Seen seen_;
+  LabelJudge::Read read_;
+  LabelQueue<LabelKey, Open> open_;
   int64_t most_forecast_ = 0;
   double most_seconds_ = kAnyTime;  // of wall time, for what is going on
   LabelSearchCounts counts_;
   bool first_is_enough_ = false;
-  bool may_cut_ = true;  // for a bound on the time
   bool has_looked_at_even_ = false;
   bool is_moving_ = false;                 // expanded by moves, too
   int searches_without_ = 0;               // starts
   int searches_ = 0, moved_searches_ = 0;  // before moves, and with them
   std::optional<double> least_ratio_;      // of extra time found to that proven,
   std::optional<double> least_per_byte_;   // and to bytes too much, each op once
+  std::map<size_t, Searching> searching_;  // by state
+  Helpers helpers_;                        // the last member: they use the others
 };
 
 }  // namespace

@@ -15,7 +15,13 @@
 // more of them is posed anew, and its labels are states beside all others. So what is found without
 // them is never lost. The order of work depends on counted work only.
 //
-// Tests: tests/split_test.cc.
+// States are taken one after another, and each changes what is known of the best for those behind
+// it. But what is found out about one (label_judge.h) hangs on little of that, so with more threads
+// helpers (base/helpers.h) do it for the next ones of the queue before their turn: bounds,
+// forecasts, steps with rewrites, and searches for schedules, which are done again where the best
+// has changed meanwhile. So the outcome is the same with any number of threads.
+//
+// Tests: tests/split_test.cc, tests/label_threads_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +68,8 @@ struct LabelSearchTuning {
   // beside those: what is known of others leads only so far.
   double far = 0.01;
   int64_t far_units = 20'000'000;
+  // With helpers: so many entries of the queue for each thread are known before their turn.
+  size_t ahead = 4;
   // Of a state. Its cut is of few ops: which one binds changes little from state to state, and each
   // op that is looked at costs a network.
   int64_t cut_patience = 4;

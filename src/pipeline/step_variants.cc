@@ -20,11 +20,31 @@ uint64_t hash_of_text(const ir::Graph& step) {
 
 }  // namespace
 
+int64_t PosedVariant::most_parts() const {
+  return std::min(problem_->axis_class().least_extent, tuning_.most_parts);
+}
+
+Result<LabelNeighbours> PosedVariant::find_neighbours() const {
+  LT_ASSIGN(const std::vector<fission::Region> regions,
+            fission::find_regions(problem_->step(), problem_->axis_class(), problem_->view(),
+                                  problem_->given(), tuning_.levels));
+  return LabelNeighbours(problem_->step(), regions, most_parts(), tuning_.most_parts,
+                         tuning_.factors);
+}
+
+Result<std::vector<fission::Labels>> PosedVariant::neighbours(const fission::Labels& labels) const {
+  std::call_once(has_neighbours_, [&] { neighbours_ = find_neighbours(); });
+  if (!*neighbours_) return tl::unexpected(neighbours_->error());
+  return (*neighbours_)->of(labels, options_.mutations);
+}
+
 Result<bool> StepVariants::begin(const ir::Graph& step) {
   LT_ASSIGN(std::unique_ptr<LabelProblem> problem,
             LabelProblem::make(step, options_, tuning_.order_units));
   if (!problem) return false;
-  all_.push_back({.hash = hash_of_text(step), .problem = std::move(problem)});
+  Variant& given = all_.emplace_back();
+  given.posed = posed_of(std::move(problem), hash_of_text(step));
+  hashes_.insert(given.posed->hash());
   return true;
 }
 
@@ -61,42 +81,45 @@ std::optional<size_t> StepVariants::with(size_t variant, const Candidate& move) 
   return all_.size() - 1;
 }
 
-bool StepVariants::make(size_t variant) {
-  Variant& made = all_[variant];
-  if (made.problem) return true;
+// There are not enough of them, as far as is known.
+bool StepVariants::may_make(const Variant& variant) const {
   const auto there = std::count_if(all_.begin(), all_.end(),
-                                   [](const Variant& one) { return one.problem != nullptr; });
-  if (made.is_dead || static_cast<size_t>(there) >= most_) return false;
-  made.is_dead = true;
-  Result<ir::Graph> step = moves_.step(made.moves);
-  if (!step) return false;
-  made.hash = hash_of_text(*step);
-  const bool is_known = std::any_of(all_.begin(), all_.end(), [&](const Variant& one) {
-    return one.problem && one.hash == made.hash;
-  });
-  if (is_known) return false;
-  auto problem = LabelProblem::make(*std::move(step), options_, tuning_.order_units);
-  if (!problem || !*problem) return false;
-  made.problem = *std::move(problem);
-  made.is_dead = false;
-  return true;
+                                   [](const Variant& one) { return one.posed != nullptr; });
+  return !variant.posed && !variant.is_dead && static_cast<size_t>(there) < most_;
 }
 
-int64_t StepVariants::most_parts(size_t variant) const {
-  return std::min(problem(variant).axis_class().least_extent, tuning_.most_parts);
+std::shared_ptr<Helpers::Piece> StepVariants::making(size_t variant) {
+  Variant& made = all_[variant];
+  if (!may_make(made)) return nullptr;
+  if (!made.making)
+    made.making =
+        Ahead<std::unique_ptr<PosedVariant>>([this, moves = made.moves] { return made_of(moves); });
+  return made.making.piece();
 }
 
-Result<std::vector<fission::Labels>> StepVariants::neighbours(size_t variant,
-                                                              const fission::Labels& labels) {
-  std::optional<LabelNeighbours>& known = all_[variant].neighbours;
-  if (!known) {
-    const LabelProblem& of = problem(variant);
-    LT_ASSIGN(
-        const std::vector<fission::Region> regions,
-        fission::find_regions(of.step(), of.axis_class(), of.view(), of.given(), tuning_.levels));
-    known.emplace(of.step(), regions, most_parts(variant), tuning_.most_parts, tuning_.factors);
-  }
-  return known->of(labels, options_.mutations);
+bool StepVariants::make(size_t variant, Helpers& helpers) {
+  Variant& made = all_[variant];
+  if (made.posed) return true;
+  if (!making(variant)) return false;
+  std::unique_ptr<PosedVariant> posed = made.making.take(helpers);
+  made.is_dead = !posed || !hashes_.insert(posed->hash());
+  if (!made.is_dead) made.posed = std::move(posed);
+  return !made.is_dead;
+}
+
+// By any thread.
+std::unique_ptr<PosedVariant> StepVariants::made_of(const Candidate& moves) const {
+  Result<ir::Graph> step = moves_.step(moves);
+  if (!step) return nullptr;
+  const uint64_t hash = hash_of_text(*step);
+  if (hashes_.contains(hash)) return nullptr;
+  return posed_of(LabelProblem::make(*std::move(step), options_, tuning_.order_units), hash);
+}
+
+std::unique_ptr<PosedVariant> StepVariants::posed_of(Result<std::unique_ptr<LabelProblem>> problem,
+                                                     uint64_t hash) const {
+  if (!problem || !*problem) return nullptr;
+  return std::make_unique<PosedVariant>(*std::move(problem), hash, options_, tuning_);
 }
 
 }  // namespace lowtide::pipeline

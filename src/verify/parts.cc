@@ -265,7 +265,7 @@ class Parts {
 
   void follow(PlanOpId o) {
     const plan::PlanOp& op = plan_.ops[o];
-    if (!known(op)) return;
+    if (!known(o)) return;
     if (op.outputs.empty()) return follow_effect(o);
     const ops::SliceOp alone = bare(o);
     Seen seen{op.kind, alone.attrs, {}, alone.instance(op.kind), slice_dims(o)};
@@ -316,10 +316,10 @@ class Parts {
   }
 
   // What follows from a finding is none.
-  bool known(const plan::PlanOp& op) const {
-    const auto to_be_filled = op.attrs.contains("into") ? op.inputs.size() - 1 : op.inputs.size();
-    for (size_t i = 0; i < to_be_filled; ++i) {
-      const PlanValueId input = op.inputs[i];
+  bool known(PlanOpId o) const {
+    const size_t operands = bare(o).inputs.size();  // without what it goes on filling
+    for (size_t i = 0; i < operands; ++i) {
+      const PlanValueId input = plan_.ops[o].inputs[i];
       if (input.valid() && of_[input].empty() && element_count(plan_.values[input].type) > 0)
         return false;
     }

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "base/rng.h"
 #include "fission/expand.h"
 #include "ops/op_table.h"
+#include "support/compare_effects.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
 #include "support/shared_weights.h"
@@ -150,10 +149,9 @@ inline ref::Values values_of(const ir::Graph& graph, int64_t integer_limit = 1) 
 }
 
 // Results of the step and what parameters are after it, by name.
-inline std::map<std::string, std::vector<double>> effects(const ir::Graph& graph,
-                                                          int64_t integer_limit = 1) {
+inline Effects effects(const ir::Graph& graph, int64_t integer_limit = 1) {
   const ref::Values values = values_of(graph, integer_limit);
-  std::map<std::string, std::vector<double>> all;
+  Effects all;
   for (ir::ValueId v : graph.outputs()) all[graph.value(v).name] = values.at(v).f;
   for (ir::ValueId v : graph.values())
     if (graph.value(v).alias == ir::Alias::kUpdate) all[graph.value(v).name] = values.at(v).f;
@@ -162,15 +160,7 @@ inline std::map<std::string, std::vector<double>> effects(const ir::Graph& graph
 
 // Of results and parameters after the step.
 inline void expect_equal_effects(const ir::Graph& parts, const ir::Graph& step) {
-  const auto ours = effects(parts), wanted = effects(step);
-  ASSERT_EQ(ours.size(), wanted.size());
-  for (const auto& [name, exact] : wanted) {
-    ASSERT_TRUE(ours.contains(name)) << name;
-    const std::vector<double>& got = ours.at(name);
-    ASSERT_EQ(got.size(), exact.size()) << name;
-    for (size_t e = 0; e < exact.size(); ++e)
-      ASSERT_NEAR(got[e], exact[e], 1e-12 * (1 + std::abs(exact[e]))) << name << "[" << e << "]";
-  }
+  ASSERT_EQ(difference(effects(parts), effects(step)), "");
 }
 
 }  // namespace lowtide
