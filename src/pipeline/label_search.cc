@@ -77,6 +77,25 @@ class Search {
     return found;
   }
 
+  // Even parts whose bounds are below what is known.
+  Result<std::vector<Candidate>> even_below() {
+    std::vector<Candidate> found;
+    LT_ASSIGN(const bool has_class, variants_.begin(step_));
+    if (!has_class) return found;
+    LabelProblem& problem = variants_.problem(0);
+    for (const int64_t parts : even_numbers()) {
+      const Labels labels = {.parts = parts};
+      LT_ASSIGN(const auto cut, problem.cut(labels));
+      if (!cut || is_done()) continue;
+      const State state = judged(labels, *cut, 0, problem.given());
+      if (!state.may_fit || state.least_seconds >= best_seconds_) continue;
+      found.push_back({.labels = labels, .fits = true, .seconds = state.least_seconds});
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return found;
+  }
+
   // Ends with the first that fits in less than `below_seconds`.
   Result<bool> finds_any(const StepMoves& moves) {
     first_is_enough_ = true;
@@ -367,6 +386,15 @@ class Search {
     push(made, {.state = at});
   }
 
+  std::set<int64_t> even_numbers() const {
+    const int64_t most = most_parts();
+    std::set<int64_t> numbers = {most};
+    for (int64_t parts = 2; parts <= most; parts *= 2)
+      numbers.insert({parts, std::min(most, parts * 3 / 2)});
+    numbers.erase(1);
+    return numbers;
+  }
+
   // Behind the first searches: even parts, twice as many each time and half as many more, by their
   // bounds until one fits. From neighbour to neighbour the search may not come to it: levels within
   // few parts can have lower bounds than more parts, and there are more of them than states.
@@ -374,13 +402,9 @@ class Search {
   Status look_at_even() {
     std::vector<State> even;
     LabelProblem& problem = variants_.problem(0);
-    const int64_t most = most_parts();
-    std::set<int64_t> numbers = {most};
-    for (int64_t parts = 2; parts <= most; parts *= 2)
-      numbers.insert({parts, std::min(most, parts * 3 / 2)});
-    for (const int64_t parts : numbers) {
+    for (const int64_t parts : even_numbers()) {
       const Labels labels = {.parts = parts};
-      if (parts < 2 || is_done()) continue;
+      if (is_done()) continue;
       LT_ASSIGN(const auto cut, problem.cut(labels));
       if (!cut || seen_.contains({variants_.hash(0), cut->hash})) continue;
       even.push_back(judged(labels, *cut, 0, problem.given()));
@@ -551,6 +575,11 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning) {
   return Search(step, options, tuning, kAnyTime).even_ones(most);
+}
+
+Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,
+                                          double below_seconds, const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, below_seconds).even_below();
 }
 
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,
