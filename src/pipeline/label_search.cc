@@ -71,6 +71,21 @@ class Search {
     return found;
   }
 
+  // Even parts whose bounds are below what is known.
+  Result<std::vector<Candidate>> even_below() {
+    std::vector<Candidate> found;
+    LT_ASSIGN(const bool has_class, variants_.begin(step_));
+    if (!has_class) return found;
+    LT_ASSIGN(const auto even, judged_even());
+    for (const auto& [state, hash] : even)
+      if (state.may_fit && state.least_seconds < best_seconds_)
+        found.push_back(
+            {.labels = state.candidate.labels, .fits = true, .seconds = state.least_seconds});
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    return found;
+  }
+
   // Ends with the first that fits in less than `below_seconds`.
   Result<bool> finds_any(const StepMoves& moves) {
     first_is_enough_ = true;
@@ -414,18 +429,20 @@ class Search {
     push(made, {.state = at});
   }
 
-  // Behind the first searches: even parts, twice as many each time and half as many more, by their
-  // bounds until one fits. From neighbour to neighbour the search may not come to it: levels within
-  // few parts can have lower bounds than more parts, and there are more of them than states.
-  // Numbers that it has come to are open, and searched in their turn.
-  Status look_at_even() {
-    std::set<int64_t> numbers = {most_parts()};
-    for (int64_t parts = 2; parts <= most_parts(); parts *= 2)
-      numbers.insert({parts, std::min(most_parts(), parts * 3 / 2)});
+  std::set<int64_t> even_numbers() const {
+    const int64_t most = most_parts();
+    std::set<int64_t> numbers = {most};
+    for (int64_t parts = 2; parts <= most; parts *= 2)
+      numbers.insert({parts, std::min(most, parts * 3 / 2)});
+    numbers.erase(1);
+    return numbers;
+  }
+
+  // Even parts that were not looked at, each with the hash of what it cuts.
+  Result<std::vector<std::pair<LabelState, uint64_t>>> judged_even() {
     std::vector<Ahead<Result<std::optional<JudgedLabels>>>> judging;
     Helpers::Pieces pieces;
-    for (const int64_t parts : numbers) {
-      if (parts < 2) continue;
+    for (const int64_t parts : even_numbers()) {
       judging.emplace_back(
           [this, ahead = labels_ahead({.parts = parts}, 0)] { return judge_.judge(ahead, seen_); });
       pieces.push_back(judging.back().piece());
@@ -437,6 +454,15 @@ class Search {
       LT_ASSIGN(const auto judged, ahead.take(helpers_));
       if (judged) even.emplace_back(in_its_turn(*judged), judged->hash);
     }
+    return even;
+  }
+
+  // Behind the first searches: even parts, twice as many each time and half as many more, by their
+  // bounds until one fits. From neighbour to neighbour the search may not come to it: levels within
+  // few parts can have lower bounds than more parts, and there are more of them than states.
+  // Numbers that it has come to are open, and searched in their turn.
+  Status look_at_even() {
+    LT_ASSIGN(auto even, judged_even());
     std::stable_sort(even.begin(), even.end(), [](const auto& a, const auto& b) {
       return key_of(a.first) < key_of(b.first);
     });
@@ -573,6 +599,11 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning) {
   return Search(step, options, tuning, kAnyTime).even_ones(most);
+}
+
+Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,
+                                          double below_seconds, const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, below_seconds).even_below();
 }
 
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,

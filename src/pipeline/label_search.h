@@ -130,6 +130,12 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning = {});
 
+// Even parts that no bound on one part of everything makes slower than that, the least bound first:
+// 2, 3, 4, 6, 8, 12 and so on, and as many as there can be. Their seconds are the bounds.
+Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,
+                                          double below_seconds,
+                                          const LabelSearchTuning& tuning = {});
+
 // Whether some labels, with moves or without, are estimated to keep the budget in less time than
 // that: the same search, as far as it is needed for an answer.
 Result<bool> any_labels_fit(const ir::Graph& step, const OptimizeOptions& options,

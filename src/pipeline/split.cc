@@ -131,8 +131,12 @@ class PartsAndTransfers {
     parts.progress = part(0.05, 0.4);
     LT_RETURN_IF_ERROR(find_numbers(moving));
     LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
-    if (in_one_part.best && (stopped() || in_one_part.is_free()))
-      return std::move(*in_one_part.best);
+    if (in_one_part.best && stopped()) return std::move(*in_one_part.best);
+    if (in_one_part.is_free()) {
+      LT_ASSIGN(const bool any, any_parts_are_faster(forward_, alone_, in_one_part.seconds(),
+                                                     step_moves(forward_, alone_)));
+      if (!any) return std::move(*in_one_part.best);
+    }
     if (in_one_part.best && is_waiting_) moving.to_beat = in_one_part.seconds();
     LT_RETURN_IF_ERROR(move_in_numbers(parts, moving));
     if (stopped() && take_known({&in_one_part, &moving, &parts})) return std::move(*best_);
@@ -235,11 +239,36 @@ class PartsAndTransfers {
         if (candidate.fits && !is_known) chosen.push_back(candidate);
       }
     LT_RETURN_IF_ERROR(try_moving(chosen, moving));
+    if (!whole_.schedule.recompute) LT_RETURN_IF_ERROR(move_for_reruns(step, moving));
     const int64_t alone = best_number(parts);
-    for (const Candidate& candidate : candidates)
-      if (candidate.fits && !candidate.has_moves() && is_number(candidate.labels))
-        return try_numbers(candidate.labels.parts, std::max(candidate.labels.parts, alone), moving);
-    return try_numbers(alone, alone, moving);
+    const auto is_best = [](const Candidate& candidate) {
+      return candidate.fits && !candidate.has_moves() && is_number(candidate.labels);
+    };
+    const auto best = std::find_if(candidates.begin(), candidates.end(), is_best);
+    const int64_t estimated = best != candidates.end() ? best->labels.parts : alone;
+    LT_RETURN_IF_ERROR(try_numbers(estimated, std::max(estimated, alone), moving));
+    // NOLINTNEXTLINE(misc-no-recursion): likewise
+    const auto try_some = [&](std::span<const Candidate> some, int64_t) {
+      return try_moving(some, moving);
+    };
+    return stopped() ? Status() : try_even(step, whole_, try_some, moving);
+  }
+
+  // Where nothing may run again: what would be best if it might, with transfers in place of reruns.
+  // Estimates with transfers alone say little, as one that waits for the link is seldom near what a
+  // longer search makes of it; what reruns make of labels tells which of them are short of little.
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  Status move_for_reruns(const ir::Graph& step, Trials& moving) const {
+    OptimizeOptions running = after(alone_, seconds_since(start_));
+    running.schedule.recompute = true;
+    LT_ASSIGN(const std::vector<Candidate> candidates,
+              label_candidates(step, running, {}, kAnyTime, step_moves(forward_, running)));
+    std::vector<Candidate> some = chosen_of(candidates, kSplit.moving_trials);
+    for (Candidate& candidate : moved_ones(candidates)) some.push_back(std::move(candidate));
+    std::erase_if(some, [](const Candidate& candidate) { return !candidate.fits; });
+    for (Candidate& candidate : some) candidate.starts.clear();  // with reruns
+    LT_ASSIGN(some, by_bound(forward_, whole_, std::move(some), moving));
+    return try_moving(some, moving);
   }
 
   static bool is_number(const fission::Labels& labels) {

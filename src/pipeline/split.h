@@ -6,8 +6,9 @@
 // is there within seconds. The whole step gets a short search, unless its bound says that it is
 // slower than that plan. Then come the best candidates of the label search (label_search.h), the
 // best of those without levels among them, and what it found to be better with rewrites or blocks
-// of queries, each with a short search of its own. The best of all is planned with all of the work.
-// What is claimed of the plan, bounds and floor, speaks of the step in these parts.
+// of queries, each with a short search of its own; and numbers of even parts that no bound makes
+// slower than the best, whatever is estimated of them. The best of all is planned with all of the
+// work. What is claimed of the plan, bounds and floor, speaks of the step in these parts.
 //
 // Where the parts wait for each other (fission/passes.h) numbers of parts come before labels,
 // ranked by bounds (numbers_by_bound.h) as estimates say little there. Those that may come out
@@ -22,10 +23,12 @@
 // better than the best plan, or above the time that is allowed, get none.
 //
 // With a link, short searches come first: of the whole step, of labels without transfers, of the
-// best of those with them, of what a label search with transfers in its states finds best, and of
-// fewer even parts, as long as the link hides what has to move then. The best is planned with all
-// of the work; so is the best of each other kind that came within a twentieth of it (without
-// transfers, unless its bound says that it cannot be faster).
+// best of those with them, of what a label search with transfers in its states finds best, where
+// nothing may run again of what would be best if it might, and of fewer even parts, as long as the
+// link hides what has to move then. Where the whole step is free, they come only if some parts or
+// blocks take less than each op once in one part. The best is planned with all of the work; so is
+// the best of each other kind that came within a twentieth of it (without transfers, unless its
+// bound says that it cannot be faster).
 //
 // Rewrites that only serve to cut the step (rewrite/rewrites.h, in_parts) are made for candidates
 // in parts and not for the whole step, so each is judged with what it costs.

@@ -56,6 +56,19 @@ std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
   return moved;
 }
 
+Result<bool> any_parts_are_faster(const ir::Graph& forward, const OptimizeOptions& options,
+                                  double whole_seconds, const StepMoves& moves) {
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
+  // The whole step is where the search begins, so it is to be found, too.
+  const double below = whole_seconds * (1 + kTrials.estimate_error);
+  LT_ASSIGN(const std::vector<Candidate> candidates,
+            label_candidates(step, options, {}, below, moves));
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+    return candidate.fits && (candidate.cuts_anything() || candidate.has_moves()) &&
+           candidate.seconds < whole_seconds * (1 - kSplit.worth_parts);
+  });
+}
+
 namespace {
 
 // The best candidates but those.
@@ -95,10 +108,19 @@ Status try_by_bound(const TrySome& try_some, double gap_share, Trials& trials) {
   return {};
 }
 
-namespace {
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Status try_even(const ir::Graph& step, const OptimizeOptions& options, const TrySome& try_some,
+                const Trials& trials) {
+  if (!trials.best) return {};
+  LT_ASSIGN(const std::vector<Candidate> even, even_below(step, options, trials.to_be_beaten()));
+  for (const Candidate& number : even) {
+    if (trials.expected(number.seconds, kSplit.gap_share) >= trials.to_be_beaten()) break;
+    if (trials.found(number.labels) != nullptr) continue;
+    LT_RETURN_IF_ERROR(try_some(std::span(&number, 1), kSplit.trial_share));
+  }
+  return {};
+}
 
-// Of candidates by estimates that say little: those that their bounds make better than the best,
-// the best first.
 Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const OptimizeOptions& options,
                                         std::vector<Candidate> candidates, const Trials& trials) {
   std::vector<Candidate> chosen;
@@ -113,6 +135,8 @@ Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const Optimize
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
   return chosen;
 }
+
+namespace {
 
 // Whether numbers of parts that were ranked by bounds are far from what is to be beaten.
 bool is_out_of_reach(const Trials& trials) {
@@ -176,7 +200,10 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   if (options.most_seconds) return {};
   int64_t most = 1;
   for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
-  if (trials.best) return try_neighbours(try_some, most, trials);
+  if (trials.best) {
+    if (!is_known) LT_RETURN_IF_ERROR(try_even(step, options, try_some, trials));
+    return try_neighbours(try_some, most, trials);
+  }
   if (trials.to_beat < kAnyTime) return {};
   LT_RETURN_IF_ERROR(
       try_some(std::span(chosen).first(std::min(chosen.size(), kSplit.second_trials)), 1));
@@ -311,7 +338,11 @@ Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, cons
     return options.schedule.remat.limits.stop_after(seconds_since(start));
   };
   LT_RETURN_IF_ERROR(try_some(std::span(&whole, 1), kSplit.trial_share));
-  if ((trials.is_free() && trials.of_best.labels.whole()) || stopped()) return {};
+  if (stopped()) return {};
+  if (trials.is_free() && trials.of_best.labels.whole()) {
+    LT_ASSIGN(const bool any, any_parts_are_faster(forward, options, trials.seconds()));
+    if (!any) return {};
+  }
   const auto rest = [&] { return after(options, seconds_since(start)); };
   LT_RETURN_IF_ERROR(try_candidates(forward, rest(), try_some, trials));
   return stopped() ? Status() : try_blocks(forward, rest(), try_some, trials);

@@ -35,6 +35,7 @@ struct SplitTuning {
   double gap_share = 0.5, moving_gap_share = 1;
   size_t sure_numbers = 3;     // of the least bounds: planned whatever their trials came to
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
+  double worth_parts = 0.002;  // likewise: what parts must win where nothing else is to be won
   size_t block_trials = 2;     // candidates with attention in blocks, and with rewrites
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
   size_t cut_trials = 14;
@@ -59,6 +60,12 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_
 // without.
 std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates);
 
+// Whether labels, with moves or without, may make the step faster than that, which is each op once
+// in one part: some need no budget to be worth it. Labels alone are estimated by each op once, most
+// of them by nothing else.
+Result<bool> any_parts_are_faster(const ir::Graph& forward, const OptimizeOptions& options,
+                                  double whole_seconds, const StepMoves& moves = {});
+
 // What is worth a plan beside the best: what trials and bounds say is no more exact than that.
 inline double near_best(const Trials& trials) {
   return trials.to_be_beaten() * (1 + kSplit.near);
@@ -70,6 +77,17 @@ using TrySome = std::function<Status(std::span<const Candidate> some, int64_t sh
 // Numbers of parts by their bounds (trials.numbers), where parts wait for each other: a few at a
 // time, as long as one of them may come out ahead of the best (Trials::expected).
 Status try_by_bound(const TrySome& try_some, double gap_share, Trials& trials);
+
+// Numbers of even parts beside all that was tried, those whose bounds may come out ahead of the
+// best (Trials::expected): estimates take some for slower than they are. So no number of parts is
+// faster than what is chosen.
+Status try_even(const ir::Graph& step, const OptimizeOptions& options, const TrySome& try_some,
+                const Trials& trials);
+
+// Of candidates by estimates that say little: those that their bounds make better than the best,
+// the best first.
+Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const OptimizeOptions& options,
+                                        std::vector<Candidate> candidates, const Trials& trials);
 
 // The whole step, unless it is known to be slower than the first plan, and what labels and blocks
 // come to beside it where that takes time.

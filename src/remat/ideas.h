@@ -41,6 +41,7 @@ inline constexpr auto kIdeas = std::to_array<NamedIdea>({
     {"de-swap", [](JointOptions& o) { o.swap.de_swap = false; }},
     {"swap-tidy", [](JointOptions& o) { o.swap.tidy_units = 0; }},
     {"each-alone", [](JointOptions& o) { o.each_alone = false; }},
+    {"rules", [](JointOptions& o) { o.rules = false; }},
 });
 
 }  // namespace lowtide::remat

@@ -261,6 +261,7 @@ const std::map<std::string_view, Row> kRows = {
     {"de-swap", {small_steps_with_a_link, transfers_alone}},
     {"swap-tidy", {steps_with_a_link, transfers_alone}},
     {"each-alone", {steps_with_a_slow_link, all_of_them}},
+    {"rules", {small_steps_with_a_link, starts}},
 };
 
 std::ptrdiff_t moves_of(const RematOutcome& outcome) {

@@ -9,6 +9,7 @@
 #include "plan/sequence_simulator.h"
 #include "remat/bounds/floor.h"
 #include "remat/bounds/time_bound.h"
+#include "remat/by_rule.h"
 
 namespace lowtide::remat {
 namespace {
@@ -65,12 +66,41 @@ class Joint {
     const auto profile = plan::simulate_sequence(problem_, unlimited_runs_);
     LT_CHECK(profile.has_value(), "the unlimited order is no schedule");
     unlimited_ = std::max(profile->peak_bytes, *problem_.budget_bytes);
+    if (options_.rules) look_at_rules();
     for (const auto& start : options_.remat.starts) {
       const auto known = plan::simulate_sequence(without_link_, start);
       if (known && (options_.recompute || known->reruns == 0))
-        attempt(std::clamp(known->peak_bytes, *problem_.budget_bytes, unlimited_), start, length_);
+        attempt(within(known->peak_bytes), start, length_);
     }
     tries_.clear();
+  }
+
+  // What needs no search is known first. The rounds are what they are without it, and it is no part
+  // of the work that limits speak of.
+  void look_at_rules() {
+    const auto ops = static_cast<int64_t>(std::max<size_t>(1, problem_.ops.size()));
+    const int64_t units = std::min(kJoint.rule_units_per_op * ops, kJoint.most_rule_units);
+    const int64_t spent = spent_;
+    const ByRule rule =
+        by_rule(problem_, baselines::Method::kXla, options_, left().with_units(units));
+    count(rule.work);
+    std::vector<SchedAction> given;
+    for (const plan::SchedOpId op : problem_.ops.ids()) given.push_back(SchedAction::run(op));
+    for (const bool is_rule : {true, false}) {
+      Try t{.inner_bytes = 0, .runs = is_rule ? rule.runs : given, .swap = {}};
+      if (t.runs.empty() || (!is_rule && given == rule.runs) || done()) continue;
+      add_transfers_to(t, length_, is_rule ? rule.sequence : std::vector<SchedAction>());
+      if (!is_better(t, by_rule_)) continue;
+      tidy(t);
+      by_rule_ = std::move(t);
+    }
+    spent_ = spent;
+    report(plan::SearchStage::kTransfers);
+  }
+
+  // An inner budget.
+  int64_t within(int64_t peak_bytes) const {
+    return std::clamp(peak_bytes, *problem_.budget_bytes, unlimited_);
   }
 
   // Every round is the same whatever the limit of work is, so that more work only adds rounds and
@@ -164,16 +194,21 @@ class Joint {
     return outcome.sequence;
   }
 
+  // `known`: a schedule of the same runs with moves to start from.
+  void add_transfers_to(Try& t, int64_t units, std::span<const SchedAction> known = {}) {
+    if (t.runs.empty()) return;
+    SwapOptions swap = options_.swap;
+    const double seconds = std::min(swap.limits.max_seconds, left().max_seconds);
+    swap.limits = {std::min(units, swap.limits.max_units), seconds, options_.remat.limits.cancel};
+    swap.tidy_units = 0;
+    swap.known = known;
+    t.swap = add_transfers(problem_, t.runs, swap);
+    count(t.swap.work);
+  }
+
   const Try& attempt(int64_t inner, std::vector<SchedAction> runs, int64_t units) {
     Try t{inner, std::move(runs), {}};
-    if (!t.runs.empty()) {
-      SwapOptions swap = options_.swap;
-      const double seconds = std::min(swap.limits.max_seconds, left().max_seconds);
-      swap.limits = {std::min(units, swap.limits.max_units), seconds, options_.remat.limits.cancel};
-      swap.tidy_units = 0;
-      t.swap = add_transfers(problem_, t.runs, swap);
-      count(t.swap.work);
-    }
+    add_transfers_to(t, units);
     if (is_better(t, best_)) {
       tidy(t);
       best_ = t;
@@ -208,9 +243,9 @@ class Joint {
     progress.stage = stage;
     progress.lower_bound_seconds = result_.lower_bound_seconds;
     progress.budget_bytes = *problem_.budget_bytes;
-    if (!best_.swap.sequence.empty()) {
-      progress.seconds = best_.swap.seconds;
-      progress.peak_bytes = best_.swap.peak_bytes;
+    if (const SwapOutcome& best = best_of_all().swap; !best.sequence.empty()) {
+      progress.seconds = best.seconds;
+      progress.peak_bytes = best.peak_bytes;
     }
     progress.share = std::min(
         1.0, static_cast<double>(spent_) / static_cast<double>(options_.remat.limits.max_units));
@@ -229,17 +264,21 @@ class Joint {
     return best;
   }
 
+  // Of the rounds and the rules.
+  const Try& best_of_all() const { return is_better(by_rule_, best_) ? by_rule_ : best_; }
+
   bool done() const {
-    return !best_.swap.sequence.empty() &&
-           best_.swap.seconds <= result_.lower_bound_seconds * (1 + 1e-9);
+    const SwapOutcome& best = best_of_all().swap;
+    return !best.sequence.empty() && best.seconds <= result_.lower_bound_seconds * (1 + 1e-9);
   }
   bool stopped() const { return options_.remat.limits.stop_after(clock_.seconds()); }
   Limits left() const { return options_.remat.limits.after(clock_.seconds()); }
 
   void finish() {
-    result_.sequence = best_.swap.sequence;
-    result_.peak_bytes = best_.swap.peak_bytes;
-    result_.seconds = best_.swap.seconds;
+    const SwapOutcome& best = best_of_all().swap;
+    result_.sequence = best.sequence;
+    result_.peak_bytes = best.peak_bytes;
+    result_.seconds = best.seconds;
     result_.cut_short |= stopped();
     result_.status = done()                                          ? SolveStatus::kOptimal
                      : result_.cut_short || result_.sequence.empty() ? SolveStatus::kLimit
@@ -265,7 +304,8 @@ class Joint {
   std::vector<Try> tries_;  // of the round, by inner budget
   Try transfers_alone_;     // as last tried
   bool transfers_done_ = false, idle_ = false;
-  Try best_;  // of all
+  Try best_;     // of the rounds
+  Try by_rule_;  // by a published rule, or in the order that came in
   WorkBudget clock_;
   RematOutcome result_;
 };
@@ -296,6 +336,7 @@ class EachAlone {
     if (!take(Joint(problem_, transfers).solve())) return std::move(result_);
     std::vector<SchedAction> start = runs.sequence;
     if (!take(std::move(runs))) return std::move(result_);
+    if (options_.rules && !take(by_a_rule())) return std::move(result_);
     JointOptions last = again();
     last.remat.starts.insert(last.remat.starts.begin(), std::move(start));
     last.remat.limits.max_units /= kJoint.share_of_last;
@@ -318,7 +359,26 @@ class EachAlone {
     options.remat.bound.reset();
     options.remat.cut_bound = false;
     options.remat.progress = {};
+    options.rules = false;  // they are known
     return options;
+  }
+
+  // What a rule that takes longer moves, and the transfer search beyond it.
+  RematOutcome by_a_rule() const {
+    const Limits left = options_.remat.limits.after(clock_.seconds());
+    ByRule rule = by_rule(problem_, baselines::Method::kPofo, options_, left);
+    RematOutcome made;
+    made.work = rule.work;
+    if (rule.sequence.empty()) return made;
+    SwapOptions swap = options_.swap;
+    swap.limits = left.with_units(std::min(left.max_units, swap.limits.max_units));
+    swap.known = rule.sequence;
+    const SwapOutcome moved = add_transfers(problem_, rule.runs, swap);
+    made.work.units += moved.work.units;
+    made.sequence = moved.sequence;
+    made.peak_bytes = moved.peak_bytes;
+    made.seconds = moved.seconds;
+    return made;
   }
 
   // False: there is no time for more.

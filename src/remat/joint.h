@@ -13,6 +13,11 @@
 // Rounds divide their work among many inner budgets, so where the answer is well above its bound,
 // recompute alone and swap alone are searched too, each with all of the work. So no lever makes the
 // answer worse than it is without that lever.
+//
+// Published rules are tried as well (by_rule.h): one that takes milliseconds before the rounds, one
+// that takes longer where the answer is loose. And transfers are added to the order that came in,
+// as what brings down the peak may leave a link less time. The rounds are what they are without; so
+// no answer is slower than a rule's.
 #pragma once
 
 #include "plan/schedule_problem.h"
@@ -36,6 +41,8 @@ struct JointTuning {
   // Where the answer is so far above its bound, each lever is asked alone, with all of the work.
   double loose = 0.01;
   int64_t share_of_last = 4;  // of the work: the part of it for both from recompute alone
+  // For the rule before the rounds, so that these are the same whatever the limit of work is.
+  int64_t rule_units_per_op = 20'000, most_rule_units = 100'000'000;
 };
 inline constexpr JointTuning kJoint;
 
@@ -46,6 +53,7 @@ struct JointOptions {
   bool transfers = true;  // buffers may move, if the problem has a link
   // Where the answer is loose, each lever alone, too; off: the caller knows what they come to.
   bool each_alone = true;
+  bool rules = true;  // start from schedules by published rules and from the order that came in
   int tries = kJoint.tries;
 };
 

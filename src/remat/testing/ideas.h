@@ -31,15 +31,15 @@ inline auto fields_of(const RematOptions& options) {
 }
 
 inline auto fields_of(const SwapOptions& options) {
-  const auto& [spans, local_search, de_swap, limits, tidy_units, seed] = options;
+  const auto& [spans, local_search, de_swap, limits, tidy_units, seed, known] = options;
   const auto& [values, residents] = spans;
-  return std::tie(values, residents, local_search, de_swap, limits, tidy_units, seed);
+  return std::tie(values, residents, local_search, de_swap, limits, tidy_units, seed, known);
 }
 
 inline auto fields_of(const JointOptions& options) {
-  const auto& [remat, swap, recompute, transfers, each_alone, tries] = options;
+  const auto& [remat, swap, recompute, transfers, each_alone, rules, tries] = options;
   return std::tuple_cat(fields_of(remat), fields_of(swap),
-                        std::tie(recompute, transfers, each_alone, tries));
+                        std::tie(recompute, transfers, each_alone, rules, tries));
 }
 
 }  // namespace lowtide::remat

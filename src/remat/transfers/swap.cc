@@ -64,9 +64,11 @@ class SwapSearch {
     }
   }
 
-  Timed run() {
+  // `known`: moves to start from where they are better than the greedy choice.
+  Timed run(const std::optional<Moves>& known) {
     add_greedily();
     Timed best = time();
+    if (known) start_from(*known, best);
     if (best.fits && options_.de_swap) remove_idle(best);
     if (!options_.local_search) return best;
     // With several links some of the work is for one alone: from there they only help.
@@ -124,6 +126,20 @@ class SwapSearch {
     chosen_[s] = 0;
     if (m.resident.valid() && (s == m.spans.front() || s == m.spans.back()))
       for (IdleSpanId other : m.spans) chosen_[other] = 0;
+  }
+
+  // By the moments that they have there, or as soon and as late as can be.
+  void start_from(const Moves& known, Timed& best) {
+    const ChosenSpans greedy = chosen_;
+    choose(known);
+    const int64_t before = timing_.units();
+    Timed found = timing_.as_placed(chosen_, known);
+    work_.spend(timing_.units() - before);
+    if (Timed anew = time(); better(anew, found)) found = std::move(anew);
+    if (better(found, best))
+      best = std::move(found);
+    else
+      chosen_ = greedy;
   }
 
   // Until nothing overflows or nothing is left to move: the idle span that covers the largest
@@ -430,7 +446,9 @@ class Mover {
     if (has_limits_) units = std::max<int64_t>(1, units / kSwap.no_limits_share);
     options.limits = options_.limits.after(outcome_.work.seconds).with_units(units);
     SwapSearch search(view_, *problem_.budget_bytes, options);
-    timed_ = search.run();
+    const bool is_first = std::exchange(is_first_, false);  // later ones have other tiers
+    timed_ = search.run(is_first && !options_.known.empty() ? read_moves(view_, options_.known)
+                                                            : std::nullopt);
     count(search.work());
   }
 
@@ -496,6 +514,7 @@ class Mover {
   IdleSpanView& view_;
   const SwapOptions& options_;
   const bool has_limits_;
+  bool is_first_ = true;  // search
   Timed timed_;
   SwapOutcome outcome_;
 };

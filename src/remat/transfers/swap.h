@@ -44,6 +44,9 @@ struct SwapOptions {
   Limits limits{.max_units = 20'000'000};
   int64_t tidy_units = 100'000'000;  // beside them: to look for moves without need; 0: it is not
   uint64_t seed = 1;
+  // A schedule of the same runs to start from, as some rule moves what they need (baselines); it
+  // is borrowed. The answer is no worse, where read_moves (swap_timing.h) understands it.
+  std::span<const plan::SchedAction> known = {};
 
   bool tidies() const { return de_swap && tidy_units > 0; }
 };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -318,6 +319,42 @@ TEST(Swap, TidyingTakesBackWhatNeedNotMove) {
     fewer += transfers_in(tidied.sequence) < transfers_in(found.sequence);
   }
   EXPECT_GT(fewer, 10);
+}
+
+TEST(Swap, KnownMovesAreReadAndNeverMadeWorse) {
+  Rng rng(9);
+  int read = 0, better = 0;
+  for (int i = 0; i < 400; ++i) {
+    ScheduleProblem problem = random_swap_problem(rng, rng.between(6, 24));
+    const auto runs = in_given_order(problem);
+    problem.budget_bytes = plan::simulate_sequence(problem, runs)->peak_bytes * 3 / 4;
+    SwapOptions longer = limited(200'000);
+    longer.spans.residents = i % 4 == 0;
+    const SwapOutcome known = add_transfers(problem, runs, longer);
+    if (known.sequence.empty()) continue;
+    const auto view = find_idle_spans(problem, runs, longer.spans);
+    const auto moves = read_moves(*view, known.sequence);
+    const bool moves_residents =
+        std::any_of(known.sequence.begin(), known.sequence.end(),
+                    [](const SchedAction& action) { return action.resident.valid(); });
+    EXPECT_EQ(moves.has_value(), !moves_residents) << i;
+    if (!moves) continue;
+    ++read;
+    EXPECT_EQ(SwapTiming(*view, *problem.budget_bytes).as_placed(*moves).fits, true) << i;
+    SwapOptions from_known = limited(1);
+    from_known.local_search = false;
+    from_known.spans = longer.spans;
+    const SwapOutcome alone = add_transfers(problem, runs, from_known);
+    from_known.known = known.sequence;
+    const SwapOutcome made = add_transfers(problem, runs, from_known);
+    ASSERT_FALSE(made.sequence.empty()) << i;
+    EXPECT_LE(made.seconds, known.seconds * (1 + 1e-12)) << i;
+    better += alone.sequence.empty() || made.seconds < alone.seconds * (1 - 1e-12);
+    // Other runs, and moves of what is no movable.
+    EXPECT_FALSE(read_moves(*view, std::span(known.sequence).subspan(1)));
+  }
+  EXPECT_GT(read, 40);
+  EXPECT_GT(better, 5);
 }
 
 TEST(Swap, TheSameAnswerEveryTime) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "base/check.h"
 
@@ -351,6 +352,46 @@ std::vector<SchedAction> write_sequence(const IdleSpanView& view, const Moves& a
     if (moment < view.end()) sequence.push_back(SchedAction::run(view.runs[RunId(moment.index())]));
   }
   return sequence;
+}
+
+std::optional<Moves> read_moves(const IdleSpanView& view, std::span<const SchedAction> sequence) {
+  std::map<plan::SchedValueId, MovableId> movable_of;
+  for (const MovableId m : view.movables.ids())
+    if (view.movables[m].value.valid()) movable_of[view.movables[m].value] = m;
+  std::vector<Away> found;
+  std::map<plan::SchedValueId, Moment> left;  // of what is away, when
+  Moment now(0);
+  for (const SchedAction& action : sequence) {
+    if (action.kind == SchedAction::Kind::kRun) {
+      const RunId run(now.index());
+      if (now == view.end() || view.runs[run] != action.op) return std::nullopt;
+      now = just_after(run);
+      continue;
+    }
+    const auto movable = movable_of.find(action.value);
+    if (movable == movable_of.end() || action.tier != 0) return std::nullopt;
+    if (action.kind == SchedAction::Kind::kDrop && !left.emplace(action.value, now).second)
+      return std::nullopt;
+    if (action.kind != SchedAction::Kind::kLoad) continue;
+    const auto from = left.find(action.value);
+    if (from == left.end()) return std::nullopt;
+    const auto& spans = view.movables[movable->second].spans;
+    const auto span = std::find_if(spans.begin(), spans.end(), [&](IdleSpanId s) {
+      return view.spans[s].from <= from->second && now <= view.spans[s].to;
+    });
+    if (span == spans.end()) return std::nullopt;
+    found.push_back({.span = *span, .leaves = from->second, .returns = now});
+    left.erase(from);
+  }
+  if (!left.empty() || now != view.end()) return std::nullopt;
+  std::sort(found.begin(), found.end(), [&](const Away& a, const Away& b) {
+    return std::pair(view.spans[a.span].from, a.span) < std::pair(view.spans[b.span].from, b.span);
+  });
+  for (size_t i = 1; i < found.size(); ++i)
+    if (found[i].span == found[i - 1].span) return std::nullopt;  // away twice
+  Moves moves;
+  for (const Away& a : found) moves.push_back(a);
+  return moves;
 }
 
 }  // namespace lowtide::remat

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -119,5 +121,10 @@ class SwapTiming {
 
 // The schedule as a sequence of actions.
 std::vector<plan::SchedAction> write_sequence(const IdleSpanView& view, const Moves& away);
+
+// And back: the moves of a schedule with the runs of `view`, stores as soon as they can be. None:
+// it has other runs, or moves what is no idle span of the first tier, such as residents.
+std::optional<Moves> read_moves(const IdleSpanView& view,
+                                std::span<const plan::SchedAction> sequence);
 
 }  // namespace lowtide::remat
