@@ -81,4 +81,12 @@ void LabelNeighbours::add(Labels with, size_t region, int64_t parts,
   if (with.nests.back().parts <= most_of_level_) made.push_back(std::move(with));
 }
 
+std::set<int64_t> even_numbers(int64_t most_parts) {
+  std::set<int64_t> numbers = {most_parts};
+  for (int64_t parts = 2; parts <= most_parts; parts *= 2)
+    numbers.insert({parts, std::min(most_parts, parts * 3 / 2)});
+  numbers.erase(1);
+  return numbers;
+}
+
 }  // namespace lowtide::pipeline

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@
 #include "pipeline/label_mutations.h"
 
 namespace lowtide::pipeline {
+
+// Numbers of even parts that differ enough to be looked at: 2, 3, 4, 6, 8, 12 and so on, and the
+// most there can be.
+std::set<int64_t> even_numbers(int64_t most_parts);
 
 class LabelNeighbours {
  public:

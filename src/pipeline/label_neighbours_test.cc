@@ -102,5 +102,12 @@ TEST(LabelNeighbours, AnUnknownMutationIsAnErrorOfUse) {
             "disable, lift, mutate)");
 }
 
+TEST(EvenNumbers, AreTwiceAsManyEachTimeHalfAsManyMoreAndAll) {
+  EXPECT_EQ(even_numbers(1), std::set<int64_t>{});
+  EXPECT_EQ(even_numbers(2), std::set<int64_t>{2});
+  EXPECT_EQ(even_numbers(7), (std::set<int64_t>{2, 3, 4, 6, 7}));
+  EXPECT_EQ(even_numbers(16), (std::set<int64_t>{2, 3, 4, 6, 8, 12, 16}));
+}
+
 }  // namespace
 }  // namespace lowtide::pipeline

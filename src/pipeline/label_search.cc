@@ -4,13 +4,13 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/helpers.h"
 #include "pipeline/label_judge.h"
+#include "pipeline/label_neighbours.h"
 #include "pipeline/label_queue.h"
 #include "pipeline/step_variants.h"
 
@@ -18,12 +18,6 @@ namespace lowtide::pipeline {
 namespace {
 
 using fission::Labels;
-
-bool is_better(const Candidate& a, const Candidate& b) {
-  if (a.fits != b.fits) return a.fits;
-  return a.fits ? std::pair(a.seconds, a.peak_bytes) < std::pair(b.seconds, b.peak_bytes)
-                : std::pair(a.peak_bytes, a.seconds) < std::pair(b.peak_bytes, b.seconds);
-}
 
 class Search {
  public:
@@ -198,7 +192,7 @@ class Search {
     std::vector<size_t> order(all_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return is_better(all_[a].candidate, all_[b].candidate);
+      return all_[a].candidate.is_better_than(all_[b].candidate);
     });
     return order;
   }
@@ -429,20 +423,11 @@ class Search {
     push(made, {.state = at});
   }
 
-  std::set<int64_t> even_numbers() const {
-    const int64_t most = most_parts();
-    std::set<int64_t> numbers = {most};
-    for (int64_t parts = 2; parts <= most; parts *= 2)
-      numbers.insert({parts, std::min(most, parts * 3 / 2)});
-    numbers.erase(1);
-    return numbers;
-  }
-
   // Even parts that were not looked at, each with the hash of what it cuts.
   Result<std::vector<std::pair<LabelState, uint64_t>>> judged_even() {
     std::vector<Ahead<Result<std::optional<JudgedLabels>>>> judging;
     Helpers::Pieces pieces;
-    for (const int64_t parts : even_numbers()) {
+    for (const int64_t parts : even_numbers(most_parts())) {
       judging.emplace_back(
           [this, ahead = labels_ahead({.parts = parts}, 0)] { return judge_.judge(ahead, seen_); });
       pieces.push_back(judging.back().piece());

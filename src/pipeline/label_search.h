@@ -28,6 +28,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -92,6 +93,11 @@ struct Candidate {
   bool cuts_anything() const { return !labels.whole() || query_blocks > 0 || !cuts.empty(); }
   // Whether anything is done to the step beside labels.
   bool has_moves() const { return query_blocks > 0 || !cuts.empty() || !rewrites.empty(); }
+  bool is_better_than(const Candidate& other) const {
+    if (fits != other.fits) return fits;
+    return fits ? std::pair(seconds, peak_bytes) < std::pair(other.seconds, other.peak_bytes)
+                : std::pair(peak_bytes, seconds) < std::pair(other.peak_bytes, other.seconds);
+  }
   bool cuts_as(const Candidate& other) const {
     return labels == other.labels && query_blocks == other.query_blocks && cuts == other.cuts &&
            rewrites == other.rewrites;
