@@ -66,8 +66,8 @@ struct Levers {
            (swap ? ", swap" : "");
   }
   bool are_among(const Levers& others) const {
-    return (parts == 1 || others.split) && split <= others.split && recompute <= others.recompute &&
-           swap <= others.swap;
+    return (parts == 1 || parts == others.parts || others.split) && split <= others.split &&
+           recompute <= others.recompute && swap <= others.swap;
   }
 };
 
@@ -133,7 +133,6 @@ TEST(FewerLevers, AreNeverFasterThanMore) {
       for (size_t fewer = 0; fewer < all.size(); ++fewer) {
         if (!all[more].split && !all[more].swap) continue;
         if (fewer == more || !all[fewer].are_among(all[more])) continue;
-        if (!all[more].split && all[fewer].parts != all[more].parts) continue;
         const std::string what = "network " + std::to_string(i) + ", " + std::to_string(percent) +
                                  " %: " + all[more].text() + " beside " + all[fewer].text();
         only_with_more += !seconds[fewer] && seconds[more];

@@ -136,14 +136,31 @@ Result<double> PartSeconds::once(const Key& key, const std::function<Result<doub
   return known_[key] = seconds;
 }
 
+// So many places before and behind a part decide what its windows read of an operand's ends; none
+// where the axis has no windows. Of what is shifted (Pad, Slice) every place may.
+Result<int64_t> PartSeconds::reach_of(OpId id, int axis) {
+  const auto [found, is_new] = reach_.try_emplace({desc_of_[id], axis}, 0);
+  if (!is_new) return found->second;
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph_, id)));
+  for (const ops::AxisUse& use : map.uses) {
+    if (use.axis != axis) continue;
+    int64_t places = 0;
+    if (use.kind == ops::LinkKind::kShift)
+      places = *map.axes[static_cast<size_t>(axis)].extent.constant();
+    if (use.kind == ops::LinkKind::kWindow)
+      places = std::max(*use.halo_low.constant(), *use.halo_high.constant());
+    found->second = std::max(found->second, places);
+  }
+  return found->second;
+}
+
 Result<double> PartSeconds::all_parts(OpId id, const Cut& cut) {
   double seconds = 0;
-  const size_t parts = cut.bounds.size() - 1;
-  for (size_t k = 0; k < parts; ++k) {
+  LT_ASSIGN(const int64_t reach, reach_of(id, cut.axis));
+  for (size_t k = 0; k + 1 < cut.bounds.size(); ++k) {
     const int64_t begin = cut.bounds[k], end = cut.bounds[k + 1];
-    // The ends of a window differ from what lies between them.
-    const int place = k == 0 ? 0 : (k + 1 == parts ? 2 : 1);
-    LT_ASSIGN(const double one, once({desc_of_[id], cut.axis, place, end - begin},
+    const int64_t low = std::min(begin, reach), high = std::min(cut.bounds.back() - end, reach);
+    LT_ASSIGN(const double one, once({desc_of_[id], cut.axis, k == 0, end - begin, low, high},
                                      [&] { return part(id, cut.axis, begin, end, k == 0); }));
     seconds += one;
   }

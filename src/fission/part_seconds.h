@@ -43,8 +43,9 @@ class PartSeconds {
   Result<IdVector<ir::OpId, double>> all(const Cuts& cuts);
 
  private:
-  // Equal op, axis, parts so far (none, some), and size: the same seconds.
-  using Key = std::tuple<size_t, int, int, int64_t>;
+  // Equal op, axis, whether it is the first part, size, and places before and behind it as far as
+  // windows reach: the same seconds.
+  using Key = std::tuple<size_t, int, bool, int64_t, int64_t, int64_t>;
   struct KnownCut {
     size_t desc = 0;
     Cut cut;
@@ -55,6 +56,7 @@ class PartSeconds {
   // Without what is not known.
   std::optional<double> known(ir::OpId op, const Cut* cut) const;
   Result<double> priced_anew(ir::OpId op, const Cut* cut);
+  Result<int64_t> reach_of(ir::OpId op, int axis);
   Result<double> all_parts(ir::OpId id, const Cut& cut);
   Result<double> once(const Key& key, const std::function<Result<double>()>& compute);
   Result<double> part(ir::OpId op, int axis, int64_t begin, int64_t end, bool is_first);
@@ -66,6 +68,7 @@ class PartSeconds {
   std::vector<plan::OpDesc> descs_;  // of ops that differ
   IdVector<ir::OpId, size_t> desc_of_;
   std::map<Key, double> known_;
+  std::map<std::pair<size_t, int>, int64_t> reach_;
   std::vector<std::optional<double>> whole_;                        // by desc
   std::unordered_map<uint64_t, std::vector<KnownCut>> known_cuts_;  // by a hash of desc and cut
   // Whoever adds to what is known is alone.

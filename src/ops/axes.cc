@@ -2,7 +2,8 @@
 // of axis it is. An axis is parallel when an output dimension is walked by it directly, as a group,
 // shifted, or in a piece. An axis that outputs see only inside a window (the data gradient of a
 // convolution, the gradients of pooling) scatters: results of neighbouring positions fall on the
-// same element and add up, which makes it a reduction.
+// same element and add up, which makes it a reduction, unless parts of it have rows of their own
+// (own_rows.h).
 #include "ops/axes.h"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ class AxisReader {
       use.kind = LinkKind::kWindow;
       use.halo_low = own->halo_low();
       use.halo_high = own->halo_high();
-    } else if (own && i == 0) {
+    } else if (own && dim.form == LinkKind::kWindow && i == 0) {
       use.stride = own->stride;
     } else if (dim.form == LinkKind::kGroup) {
       use.outermost = i == 0;

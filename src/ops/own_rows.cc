@@ -45,7 +45,8 @@ std::optional<OwnRows> own_rows(const Row& row, const Signature& signature,
                         .positions = *positions,
                         .rows = *rows};
       const bool has_gaps = own.reach < own.stride;
-      const bool all_have_rows = own.pad < own.reach && own.rows > own.stride * (own.positions - 1);
+      const bool all_have_rows =
+          own.pad >= 0 && own.pad < own.reach && own.rows > own.stride * (own.positions - 1);
       return has_gaps || !all_have_rows ? std::nullopt : std::optional(own);
     }
   return std::nullopt;

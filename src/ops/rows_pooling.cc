@@ -1,6 +1,6 @@
 // Rows of pooling, reductions and updates. The taps of a pooling window are coupled: a maximum
-// comes with its position, a mean with its divisor. A pooling gradient scatters, so overlapping
-// results of its parts add up.
+// comes with its position, a mean with its divisor. A pooling gradient scatters: its parts have
+// rows of their own, or their results overlap and add up (own_rows.h).
 #include <fmt/format.h>
 
 #include <algorithm>

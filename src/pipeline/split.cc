@@ -251,7 +251,8 @@ class PartsAndTransfers {
     const auto try_some = [&](std::span<const Candidate> some, int64_t) {
       return try_moving(some, moving);
     };
-    return stopped() ? Status() : try_even(step, whole_, try_some, moving);
+    if (stopped()) return {};
+    return try_even(step, after(whole_, seconds_since(start_)), try_some, moving);
   }
 
   // Where nothing may run again: what would be best if it might, with transfers in place of reruns.
@@ -267,7 +268,9 @@ class PartsAndTransfers {
     for (Candidate& candidate : moved_ones(candidates)) some.push_back(std::move(candidate));
     std::erase_if(some, [](const Candidate& candidate) { return !candidate.fits; });
     for (Candidate& candidate : some) candidate.starts.clear();  // with reruns
-    LT_ASSIGN(some, by_bound(forward_, whole_, std::move(some), moving));
+    if (stopped()) return {};
+    LT_ASSIGN(some,
+              by_bound(forward_, after(whole_, seconds_since(start_)), std::move(some), moving));
     return try_moving(some, moving);
   }
 

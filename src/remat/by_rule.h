@@ -1,5 +1,5 @@
-// Schedules by published rules (baselines) as starts of the searches here: what a rule comes to in
-// milliseconds is known before anything is searched, so no answer is slower. The moves of a rule's
+// Schedules by published rules (baselines) as starts of the searches here: where a rule is asked
+// (joint.h says which, and when), no answer is slower than its schedule. The moves of a rule's
 // schedule are improved by the transfer search, for its runs.
 //
 // Tests: by_rule_test.cc.

@@ -17,7 +17,8 @@
 // Published rules are tried as well (by_rule.h): one that takes milliseconds before the rounds, one
 // that takes longer where the answer is loose. And transfers are added to the order that came in,
 // as what brings down the peak may leave a link less time. The rounds are what they are without; so
-// no answer is slower than a rule's.
+// no answer is slower than that of a rule that was asked and had enough work. Without recompute
+// only the first is asked.
 #pragma once
 
 #include "plan/schedule_problem.h"
