@@ -66,7 +66,7 @@ struct Levers {
            (swap ? ", swap" : "");
   }
   bool are_among(const Levers& others) const {
-    return (parts == 1 || parts == others.parts || others.split) && split <= others.split &&
+    return (parts == others.parts || others.split) && split <= others.split &&
            recompute <= others.recompute && swap <= others.swap;
   }
 };

@@ -1,7 +1,7 @@
 // A set that only grows, which several threads ask and add to. What it contains it will contain
 // later, too: whoever works ahead of a turn may leave out what is there by now.
 //
-// Tests: helpers_test.cc.
+// Tests: workers_test.cc.
 #pragma once
 
 #include <mutex>

@@ -1,7 +1,7 @@
 // What the label search (label_search.h) finds out about one state: what it takes each op once, a
 // bound on what it takes within the budget, a schedule by a short search, and which labels are next
 // to it. Each is a function of the state and of what is handed over beside it, and of nothing that
-// the search finds out meanwhile; so helpers (base/helpers.h) may do it ahead of its turn, and it
+// the search finds out meanwhile; so workers (base/workers.h) may do it ahead of its turn, and it
 // comes to the same.
 //
 // Tests: label_judge_test.cc, tests/split_test.cc.

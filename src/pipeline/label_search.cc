@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/helpers.h"
+#include "base/workers.h"
 #include "pipeline/label_judge.h"
 #include "pipeline/label_neighbours.h"
 #include "pipeline/label_queue.h"
@@ -31,7 +31,7 @@ class Search {
         judge_(options, tuning),
         variants_(options, tuning),
         open_(has_link_),
-        helpers_(options.schedule.remat.threads) {}
+        workers_(std::min(options.schedule.remat.threads, tuning.most_threads)) {}
 
   // Best first; empty where there is no class.
   Result<std::vector<Candidate>> run(const StepMoves& moves, LabelSearchCounts& counts) {
@@ -94,7 +94,7 @@ class Search {
     size_t state = 0;                  // or from which
     std::optional<Labels> ahead = {};  // not judged yet
     size_t variant = 0;                // of these
-    // What helpers may do before its turn: judge what is ahead, forecast a state's neighbours.
+    // What workers may do before its turn: judge what is ahead, forecast a state's neighbours.
     Ahead<Result<std::optional<JudgedLabels>>> judged = {};
     Ahead<Result<std::vector<ForecastLabels>>> neighbours = {};
   };
@@ -136,11 +136,11 @@ class Search {
     return {};
   }
 
-  // Tells helpers what the next of the queue will ask for, as if nothing were to change.
+  // Tells workers what the next of the queue will ask for, as if nothing were to change.
   void foresee(size_t most_states) {
-    if (helpers_.count() == 0) return;
+    if (workers_.count() == 0) return;
     const bool is_full = all_.size() >= most_states;
-    Helpers::Pieces pieces;
+    Workers::Pieces pieces;
     int searches_without = 0;
     for (Open* next : open_.next(most_ahead())) {
       if (next->ahead && is_full) continue;
@@ -163,9 +163,9 @@ class Search {
       if (!next->neighbours) next->neighbours = forecasting(next->state);
       pieces.push_back(next->neighbours.piece());
     }
-    helpers_.turn_to(std::move(pieces));
+    workers_.turn_to(std::move(pieces));
   }
-  size_t most_ahead() const { return tuning_.ahead * (helpers_.count() + 1); }
+  size_t most_ahead() const { return tuning_.ahead * (workers_.count() + 1); }
 
   // Rewrites and blocks, from the labels that are best without: what these come to is known
   // before, so that moves add to it. Labels, further rewrites and blocks of what comes of them are
@@ -220,7 +220,7 @@ class Search {
     using Starts = Result<std::vector<std::vector<std::string>>>;
     std::vector<Candidate> ranked;
     std::vector<std::pair<size_t, Ahead<Starts>>> starts;
-    Helpers::Pieces pieces;
+    Workers::Pieces pieces;
     size_t ranks[2] = {0, 0};
     bool has_even[2] = {false, false};
     for (const size_t at : by_rank()) {
@@ -236,9 +236,9 @@ class Search {
       });
       pieces.push_back(starts.back().second.piece());
     }
-    helpers_.turn_to(std::move(pieces));
+    workers_.turn_to(std::move(pieces));
     for (auto& [at, made] : starts) {
-      LT_ASSIGN(ranked[at].starts, made.take(helpers_));
+      LT_ASSIGN(ranked[at].starts, made.take(workers_));
     }
     return ranked;
   }
@@ -279,11 +279,11 @@ class Search {
     const size_t looks =
         is_moving_ ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
     for (size_t look = 0; look < looks && !close.empty(); ++look) {
-      Helpers::Pieces pieces;
+      Workers::Pieces pieces;
       for (const size_t* at : close.next(std::min(most_ahead(), looks - look)))
-        if (helpers_.count() > 0 && is_worth_closer(all_[*at]))
+        if (workers_.count() > 0 && is_worth_closer(all_[*at]))
           pieces.push_back(searching(*at, closer_from(all_[*at])).found.piece());
-      helpers_.turn_to(std::move(pieces));
+      workers_.turn_to(std::move(pieces));
       const size_t at = close.pop();
       if (is_worth_closer(all_[at]) && !is_done())
         LT_RETURN_IF_ERROR(search(at, closer_from(all_[at])));
@@ -322,7 +322,7 @@ class Search {
   Status expand(Open& from) {
     const LabelState known = all_[from.state];
     if (!from.neighbours) from.neighbours = forecasting(from.state);
-    LT_ASSIGN(std::vector<ForecastLabels> neighbours, from.neighbours.take(helpers_));
+    LT_ASSIGN(std::vector<ForecastLabels> neighbours, from.neighbours.take(workers_));
     const uint64_t step = variants_.hash(known.variant);
     for (ForecastLabels& next : neighbours) {
       if (is_done() || counts_.forecast >= most_forecast_) break;
@@ -370,9 +370,9 @@ class Search {
   }
 
   Status judge_ahead(Open& next) {
-    if (!variants_.make(next.variant, helpers_)) return {};
+    if (!variants_.make(next.variant, workers_)) return {};
     if (!next.judged) next.judged = judging(next);
-    LT_ASSIGN(const auto judged, next.judged.take(helpers_));
+    LT_ASSIGN(const auto judged, next.judged.take(workers_));
     const bool is_same = all_[next.state].variant == next.variant;
     if (!judged || (!is_same && !is_new(judged->hash, next.variant))) return {};
     keep(in_its_turn(*judged));
@@ -426,17 +426,17 @@ class Search {
   // Even parts that were not looked at, each with the hash of what it cuts.
   Result<std::vector<std::pair<LabelState, uint64_t>>> judged_even() {
     std::vector<Ahead<Result<std::optional<JudgedLabels>>>> judging;
-    Helpers::Pieces pieces;
+    Workers::Pieces pieces;
     for (const int64_t parts : even_numbers(most_parts())) {
       judging.emplace_back(
           [this, ahead = labels_ahead({.parts = parts}, 0)] { return judge_.judge(ahead, seen_); });
       pieces.push_back(judging.back().piece());
     }
-    helpers_.turn_to(std::move(pieces));
+    workers_.turn_to(std::move(pieces));
     std::vector<std::pair<LabelState, uint64_t>> even;
     for (auto& ahead : judging) {
       if (is_done()) break;
-      LT_ASSIGN(const auto judged, ahead.take(helpers_));
+      LT_ASSIGN(const auto judged, ahead.take(workers_));
       if (judged) even.emplace_back(in_its_turn(*judged), judged->hash);
     }
     return even;
@@ -489,7 +489,7 @@ class Search {
   Status search(size_t at, const LabelStarts& from) {
     if (from.runs.empty()) ++searches_without_;
     ++(is_moving_ ? moved_searches_ : searches_);
-    LT_ASSIGN(SearchedLabels searched, searching(at, from).found.take(helpers_));
+    LT_ASSIGN(SearchedLabels searched, searching(at, from).found.take(workers_));
     searching_.erase(at);
     LabelState& made = all_[at];
     if (searched.schedule) take(std::move(*searched.schedule), made);
@@ -500,7 +500,7 @@ class Search {
     return {};
   }
 
-  // What a helper has begun from something else is of no use.
+  // What a worker has begun from something else is of no use.
   Searching& searching(size_t at, const LabelStarts& from) {
     Searching& known = searching_[at];
     if (known.found && known.from == from) return known;
@@ -564,7 +564,7 @@ class Search {
   std::optional<double> least_ratio_;      // of extra time found to that proven,
   std::optional<double> least_per_byte_;   // and to bytes too much, each op once
   std::map<size_t, Searching> searching_;  // by state
-  Helpers helpers_;                        // the last member: they use the others
+  Workers workers_;                        // the last member: they use the others
 };
 
 }  // namespace

@@ -17,7 +17,7 @@
 //
 // States are taken one after another, and each changes what is known of the best for those behind
 // it. But what is found out about one (label_judge.h) hangs on little of that, so with more threads
-// helpers (base/helpers.h) do it for the next ones of the queue before their turn: bounds,
+// workers (base/workers.h) do it for the next ones of the queue before their turn: bounds,
 // forecasts, steps with rewrites, and searches for schedules, which are done again where the best
 // has changed meanwhile. So the outcome is the same with any number of threads.
 //
@@ -69,8 +69,9 @@ struct LabelSearchTuning {
   // beside those: what is known of others leads only so far.
   double far = 0.01;
   int64_t far_units = 20'000'000;
-  // With helpers: so many entries of the queue for each thread are known before their turn.
+  // With workers: so many entries of the queue for each thread are known before their turn.
   size_t ahead = 4;
+  int most_threads = 8;  // each more is for guesses further ahead
   // Of a state. Its cut is of few ops: which one binds changes little from state to state, and each
   // op that is looked at costs a network.
   int64_t cut_patience = 4;

@@ -88,7 +88,7 @@ bool StepVariants::may_make(const Variant& variant) const {
   return !variant.posed && !variant.is_dead && static_cast<size_t>(there) < most_;
 }
 
-std::shared_ptr<Helpers::Piece> StepVariants::making(size_t variant) {
+std::shared_ptr<Workers::Piece> StepVariants::making(size_t variant) {
   Variant& made = all_[variant];
   if (!may_make(made)) return nullptr;
   if (!made.making)
@@ -97,11 +97,11 @@ std::shared_ptr<Helpers::Piece> StepVariants::making(size_t variant) {
   return made.making.piece();
 }
 
-bool StepVariants::make(size_t variant, Helpers& helpers) {
+bool StepVariants::make(size_t variant, Workers& workers) {
   Variant& made = all_[variant];
   if (made.posed) return true;
   if (!making(variant)) return false;
-  std::unique_ptr<PosedVariant> posed = made.making.take(helpers);
+  std::unique_ptr<PosedVariant> posed = made.making.take(workers);
   made.is_dead = !posed || !hashes_.insert(posed->hash());
   if (!made.is_dead) made.posed = std::move(posed);
   return !made.is_dead;

@@ -3,7 +3,7 @@
 //
 // A variant is made when the first state of it is judged, since making and posing a step takes
 // longer than judging labels of it. One that is the same graph as another is known by its hash, and
-// dropped. A move that changes nothing of the given step is not tried on others. Helpers may make
+// dropped. A move that changes nothing of the given step is not tried on others. Workers may make
 // one ahead of its turn; whether it is taken is decided in its turn.
 //
 // Tests: step_variants_test.cc.
@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/helpers.h"
+#include "base/workers.h"
 #include "base/result.h"
 #include "base/shared_set.h"
 #include "fission/labels.h"
@@ -67,9 +67,9 @@ class StepVariants {
   std::vector<size_t> next_to(size_t variant);
   // Makes it, unless it is there. False: it is of no use, or there are enough of them. What is
   // wrong with a step that cannot be made or posed, a plan of it would say.
-  bool make(size_t variant, Helpers& helpers);
-  // What a helper can do of that. Null: nothing.
-  std::shared_ptr<Helpers::Piece> making(size_t variant);
+  bool make(size_t variant, Workers& workers);
+  // What a worker can do of that. Null: nothing.
+  std::shared_ptr<Workers::Piece> making(size_t variant);
 
   // Of one that is made.
   bool is_made(size_t variant) const { return all_[variant].posed != nullptr; }

@@ -37,13 +37,13 @@ class StepVariantsTest : public testing::Test {
   size_t use(size_t variant) {
     size_t useful = 0;
     for (const size_t next : variants_.next_to(variant))
-      useful += variants_.make(next, helpers_) ? 1 : 0;
+      useful += variants_.make(next, workers_) ? 1 : 0;
     return useful;
   }
 
   const OptimizeOptions options_ = options_on_cpu();
   const LabelSearchTuning tuning_;
-  Helpers helpers_{1};
+  Workers workers_{1};
   StepVariants variants_{options_, tuning_};
   int made_ = 0;
 };
@@ -51,7 +51,7 @@ class StepVariantsTest : public testing::Test {
 TEST_F(StepVariantsTest, WithoutMovesThereIsTheGivenStep) {
   EXPECT_FALSE(variants_.has_moves());
   EXPECT_TRUE(variants_.next_to(0).empty());
-  EXPECT_TRUE(variants_.make(0, helpers_));
+  EXPECT_TRUE(variants_.make(0, workers_));
   EXPECT_EQ(variants_.posed(0).most_parts(), 16);
   EXPECT_FALSE(variants_.posed(0).neighbours({}).value().empty());
 }
@@ -91,7 +91,7 @@ TEST_F(StepVariantsTest, MovesComeTogetherInOneWay) {
       ++found;
     }
   EXPECT_EQ(found, 2U);
-  ASSERT_TRUE(variants_.make(both, helpers_));
+  ASSERT_TRUE(variants_.make(both, workers_));
   EXPECT_NE(variants_.hash(both), variants_.hash(0));
   EXPECT_EQ(variants_.problem(both).step().op_count(), mlp(8, 16, 4).op_count());
   // Numbers of blocks are not moves on top of each other.

@@ -79,8 +79,8 @@ using TrySome = std::function<Status(std::span<const Candidate> some, int64_t sh
 Status try_by_bound(const TrySome& try_some, double gap_share, Trials& trials);
 
 // Numbers of even parts beside all that was tried, those whose bounds may come out ahead of the
-// best (Trials::expected): estimates take some for slower than they are. Of 2, 3, 4, 6, 8, 12 and so
-// on none whose bound says so is left out.
+// best (Trials::expected): estimates take some for slower than they are. Of 2, 3, 4, 6, 8, 12 and
+// so on none whose bound says so is left out.
 Status try_even(const ir::Graph& step, const OptimizeOptions& options, const TrySome& try_some,
                 const Trials& trials);
 

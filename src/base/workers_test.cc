@@ -1,5 +1,5 @@
-// Helpers do each piece once, whoever asks for it, and never change what it comes to.
-#include "base/helpers.h"
+// Workers do each piece once, whoever asks for it, and never change what it comes to.
+#include "base/workers.h"
 
 #include <gtest/gtest.h>
 
@@ -15,26 +15,26 @@
 namespace lowtide {
 namespace {
 
-TEST(Helpers, WithoutAnyEachPieceIsDoneWhenItIsTaken) {
+TEST(Workers, WithoutAnyEachPieceIsDoneWhenItIsTaken) {
   for (const int threads : {-1, 0, 1}) {
-    Helpers helpers(threads);
-    EXPECT_EQ(helpers.count(), 0U);
+    Workers workers(threads);
+    EXPECT_EQ(workers.count(), 0U);
     int done = 0;
     Ahead<int> piece([&] { return ++done; }), other([&] { return done += 10; });
-    helpers.turn_to({piece.piece(), other.piece()});
+    workers.turn_to({piece.piece(), other.piece()});
     EXPECT_EQ(done, 0);
-    EXPECT_EQ(piece.take(helpers), 1);
+    EXPECT_EQ(piece.take(workers), 1);
     EXPECT_FALSE(piece);
     EXPECT_TRUE(other);
   }
 }
 
 // A sequence that takes some of what it announced, in another order, and announces again.
-TEST(Helpers, EachPieceIsDoneAtMostOnceAndComesToTheSame) {
+TEST(Workers, EachPieceIsDoneAtMostOnceAndComesToTheSame) {
   for (const int threads : {1, 2, 4}) {
     std::vector<std::atomic<int>> done(400);
-    Helpers helpers(threads);
-    EXPECT_EQ(helpers.count(), static_cast<size_t>(threads - 1));
+    Workers workers(threads);
+    EXPECT_EQ(workers.count(), static_cast<size_t>(threads - 1));
     std::vector<Ahead<int64_t>> pieces;
     for (int64_t k = 0; k < 400; ++k)
       pieces.emplace_back([k, &done] {
@@ -45,31 +45,31 @@ TEST(Helpers, EachPieceIsDoneAtMostOnceAndComesToTheSame) {
       });
     Rng rng(11);
     for (int step = 0; step < 300; ++step) {
-      Helpers::Pieces next;
+      Workers::Pieces next;
       for (size_t k = rng.below(400); k < 400 && next.size() < 8; ++k)
         if (pieces[k]) next.push_back(pieces[k].piece());
-      helpers.turn_to(std::move(next));
+      workers.turn_to(std::move(next));
       const size_t at = rng.below(400);
       if (!pieces[at]) continue;
       int64_t expected = static_cast<int64_t>(at);
       for (int64_t i = 0; i < 1000; ++i) expected += (static_cast<int64_t>(at) * i) % 7;
-      EXPECT_EQ(pieces[at].take(helpers), expected);
+      EXPECT_EQ(pieces[at].take(workers), expected);
       EXPECT_EQ(done[at], 1);
     }
     for (const std::atomic<int>& times : done) EXPECT_LE(times, 1);
   }
 }
 
-TEST(Helpers, GoOnWithWhatTheyWereToldLast) {
+TEST(Workers, GoOnWithWhatTheyWereToldLast) {
   std::atomic<int> done = 0;
   Ahead<int> piece([&] { return ++done; });
-  Helpers helpers(2);
-  helpers.turn_to({piece.piece()});
+  Workers workers(2);
+  workers.turn_to({piece.piece()});
   while (!piece.piece()->is_done()) std::this_thread::yield();  // without being asked
-  EXPECT_EQ(piece.take(helpers), 1);
+  EXPECT_EQ(piece.take(workers), 1);
 }
 
-TEST(Helpers, WhatNobodyHasBegunIsDroppedAtTheEnd) {
+TEST(Workers, WhatNobodyHasBegunIsDroppedAtTheEnd) {
   std::atomic<bool> may_end = false;
   std::atomic<int> dropped = 0;
   Ahead<int> slow([&] {
@@ -78,10 +78,10 @@ TEST(Helpers, WhatNobodyHasBegunIsDroppedAtTheEnd) {
   });
   Ahead<int> after([&] { return ++dropped; });
   {
-    Helpers helpers(2);
-    helpers.turn_to({slow.piece(), after.piece()});
+    Workers workers(2);
+    workers.turn_to({slow.piece(), after.piece()});
     while (!slow.piece()->has_begun()) std::this_thread::yield();
-    helpers.turn_to({});
+    workers.turn_to({});
     may_end = true;
   }
   EXPECT_TRUE(slow.piece()->is_done());

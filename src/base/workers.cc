@@ -1,10 +1,10 @@
-#include "base/helpers.h"
+#include "base/workers.h"
 
 #include <algorithm>
 
 namespace lowtide {
 
-bool Helpers::Piece::begin() {
+bool Workers::Piece::begin() {
   if (has_begun_.exchange(true)) return false;
   work();
   is_done_ = true;
@@ -12,11 +12,11 @@ bool Helpers::Piece::begin() {
   return true;
 }
 
-Helpers::Helpers(int threads) {
+Workers::Workers(int threads) {
   for (int k = 1; k < threads; ++k) threads_.emplace_back([this] { help(); });
 }
 
-Helpers::~Helpers() {
+Workers::~Workers() {
   {
     const std::lock_guard lock(mutex_);
     pieces_.clear();
@@ -26,7 +26,7 @@ Helpers::~Helpers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Helpers::turn_to(Pieces pieces) {
+void Workers::turn_to(Pieces pieces) {
   if (threads_.empty()) return;
   std::reverse(pieces.begin(), pieces.end());
   {
@@ -36,7 +36,7 @@ void Helpers::turn_to(Pieces pieces) {
   has_pieces_.notify_all();
 }
 
-void Helpers::finish(Piece& piece) {
+void Workers::finish(Piece& piece) {
   if (piece.begin()) return;
   while (!piece.is_done()) {
     if (const std::shared_ptr<Piece> other = next())
@@ -46,7 +46,7 @@ void Helpers::finish(Piece& piece) {
   }
 }
 
-std::shared_ptr<Helpers::Piece> Helpers::next() {
+std::shared_ptr<Workers::Piece> Workers::next() {
   const std::lock_guard lock(mutex_);
   if (pieces_.empty()) return nullptr;
   std::shared_ptr<Piece> piece = std::move(pieces_.back());
@@ -54,7 +54,7 @@ std::shared_ptr<Helpers::Piece> Helpers::next() {
   return piece;
 }
 
-void Helpers::help() {
+void Workers::help() {
   while (true) {
     {
       std::unique_lock lock(mutex_);

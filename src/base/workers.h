@@ -1,13 +1,13 @@
 // Threads that do ahead of its turn what a search will ask for (speculative execution). A search
-// that takes one step after another tells its helpers what the next steps will probably need, best
+// that takes one step after another tells its workers what the next steps will probably need, best
 // first, and takes each piece when its turn comes: done by then, or else done there and then.
 // Pieces are functions of what they were given, so the search comes to the same with any number of
-// helpers, and with none. What was done for a step that never comes is lost.
+// workers, and with none. What was done for a step that never comes is lost.
 //
-// Helpers stay for as long as the search does, since threads remember bound instances
+// Workers stay for as long as the search does, since threads remember bound instances
 // (ops/instance_cache.cc).
 //
-// Tests: helpers_test.cc.
+// Tests: workers_test.cc.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace lowtide {
 
-class Helpers {
+class Workers {
  public:
   // A piece of work, done once, by whoever comes first.
   class Piece {
@@ -43,10 +43,10 @@ class Helpers {
   };
   using Pieces = std::vector<std::shared_ptr<Piece>>;
 
-  explicit Helpers(int threads);  // with the calling one
-  Helpers(const Helpers&) = delete;
-  Helpers& operator=(const Helpers&) = delete;
-  ~Helpers();  // when what they do is done
+  explicit Workers(int threads);  // with the calling one
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  ~Workers();  // when what they do is done
 
   size_t count() const { return threads_.size(); }
   // What they do next, in this order, instead of what they were told before.
@@ -73,17 +73,17 @@ class Ahead {
   explicit Ahead(std::function<T()> work) : piece_(std::make_shared<Work>(std::move(work))) {}
 
   explicit operator bool() const { return piece_ != nullptr; }
-  std::shared_ptr<Helpers::Piece> piece() const { return piece_; }
+  std::shared_ptr<Workers::Piece> piece() const { return piece_; }
 
   // Of one that there is; there is none afterwards.
-  T take(Helpers& helpers) {
+  T take(Workers& workers) {
     const std::shared_ptr<Work> done = std::move(piece_);
-    helpers.finish(*done);
+    workers.finish(*done);
     return std::move(*done->result);
   }
 
  private:
-  struct Work final : Helpers::Piece {
+  struct Work final : Workers::Piece {
     explicit Work(std::function<T()> work) : how(std::move(work)) {}
     std::function<T()> how;
     std::optional<T> result;
