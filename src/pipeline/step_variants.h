@@ -15,9 +15,9 @@
 #include <optional>
 #include <vector>
 
-#include "base/workers.h"
 #include "base/result.h"
 #include "base/shared_set.h"
+#include "base/workers.h"
 #include "fission/labels.h"
 #include "ir/graph.h"
 #include "pipeline/label_neighbours.h"

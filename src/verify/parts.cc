@@ -471,15 +471,16 @@ class Parts {
     if (begin == end) return true;
     const Contents& contents = table_.at(id);
     if (contents.terms.size() != 1) return false;
-    const auto& [term, share] = *contents.terms.begin();
+    const ir::ValueId term = contents.terms.begin()->first;
+    const Share& share = contents.terms.begin()->second;
     return std::any_of(scatters_.begin(), scatters_.end(), [&](const auto& known) {
       const Scatter& scatter = known.second;
       if (known.first.first != term || scatter.dim != dim) return false;
-      const auto [first, last] = scatter.positions_of(begin, end);
-      if (first >= last) return true;
+      const std::pair<int64_t, int64_t> adds = scatter.positions_of(begin, end);
+      if (adds.first >= adds.second) return true;
       return share.axis == scatter.axis && share.other < 0 &&
              std::none_of(share.ranges.begin(), share.ranges.end(), [&](const auto& range) {
-               return range.first < last && first < range.second;
+               return range.first < adds.second && adds.first < range.second;
              });
     });
   }
