@@ -24,6 +24,7 @@
 #include "pipeline/take_rewrites.h"
 #include "support/drawn_cuts.h"
 #include "support/long_checks.h"
+#include "support/quick_plans.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
 #include "support/step_families.h"
@@ -64,18 +65,6 @@ NestedCuts draw_cuts(const ir::Graph& step, Rng& rng, Drawn& drawn) {
     drawn.kinds.insert(step.op(id).kind + " " + outer.axis + " " + inner.axis);
   }
   return cuts;
-}
-
-pipeline::OptimizeOptions quick(const runtime::KernelFactory* kernels) {
-  pipeline::OptimizeOptions options;
-  options.device = cost::find_device("cpu").value();
-  options.kernels = kernels;
-  options.find_smallest = false;
-  options.rewrites.without = {"common-ops", "round-trips"};  // of the step before it is cut
-  options.order.limits.max_units = options.order.idle_units = 2'000'000;
-  options.pack.limits.max_units = 4'000'000;
-  options.pack_retries = 2;
-  return options;
 }
 
 TEST(NestedParts, OfRandomLabellingsEqualTheStepAndAreKnownByTheVerifier) {

@@ -23,6 +23,7 @@
 #include "pipeline/optimize.h"
 #include "pipeline/take_rewrites.h"
 #include "support/long_checks.h"
+#include "support/quick_plans.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
 #include "verify/parts.h"
@@ -86,27 +87,6 @@ class Image : private GraphWriter {
   }
 };
 
-ir::Graph step_of(const ir::Graph& network) {
-  autodiff::TrainingOptions training;
-  training.loss.kind = autodiff::LossKind::kMeanSquaredError;
-  training.optimizer.kind = autodiff::OptimizerKind::kSgd;
-  auto step = autodiff::make_training_graph(network, training);
-  EXPECT_TRUE(step.has_value()) << (step ? "" : step.error().message);
-  return std::move(*step);
-}
-
-pipeline::OptimizeOptions quick(const runtime::KernelFactory* kernels) {
-  pipeline::OptimizeOptions options;
-  options.device = cost::find_device("cpu").value();
-  options.kernels = kernels;
-  options.find_smallest = false;
-  options.rewrites.without = {"common-ops", "round-trips"};  // of the step before it is cut
-  options.order.limits.max_units = options.order.idle_units = 2'000'000;
-  options.pack.limits.max_units = 4'000'000;
-  options.pack_retries = 2;
-  return options;
-}
-
 // Each op of the class of the image's rows that can be cut there, in two to four parts at places
 // of its own.
 fission::Cuts rows_at_random(const ir::Graph& step, Rng& rng) {
@@ -143,13 +123,32 @@ ir::Graph without_op(const ir::Graph& graph, ir::OpId lost) {
   return std::move(made.graph);
 }
 
+// Of a plan, each part's padding and each Pad is changed in its turn, and the verifier held to it.
+void expect_wrong_pads_found(const plan::Plan& plan, const ir::Graph& step, int& pads) {
+  for (const plan::PlanOpId o : plan.ops.ids()) {
+    const plan::PlanOp& op = plan.ops[o];
+    const bool is_part = op.name.find("/part") != std::string::npos && op.attrs.contains("pads");
+    if (!is_part && op.kind != "Pad") continue;
+    plan::Plan wrong = plan;
+    auto& attrs = wrong.ops[o].attrs;
+    if (is_part) {
+      std::get<std::vector<int64_t>>(attrs["pads"])[0] += 1;
+    } else {  // the zeros to another side
+      std::swap(attrs["begins"], attrs["ends"]);
+      if (attrs == op.attrs) continue;
+    }
+    EXPECT_FALSE(verify::verify_parts(wrong, step).ok()) << op.name;
+    ++pads;
+  }
+}
+
 TEST(Windows, OfRandomRowsEqualTheStepAndAreKnownByTheVerifier) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
-  int cut = 0, windows = 0, overlaps = 0, found = 0;
+  int cut = 0, windows = 0, overlaps = 0, found = 0, pads = 0;
   for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(400, 8)); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Rng rng(seed * 7 + 2);
-    const ir::Graph step = step_of(Image().of_all_kinds(rng));
+    const ir::Graph step = training_step_of(Image().of_all_kinds(rng));
     const fission::Cuts cuts = rows_at_random(step, rng);
     for (const ir::OpId id : step.ops()) cut += cuts[id].has_value();
     for (const Windows way : {Windows::kOfWholes, Windows::kOfPieces}) {
@@ -163,6 +162,7 @@ TEST(Windows, OfRandomRowsEqualTheStepAndAreKnownByTheVerifier) {
       expect_right_results(made->plan, step, *kernels);
       const verify::PartsReport same = verify::verify_parts(made->plan, step);
       ASSERT_TRUE(same.ok()) << same.findings.front();
+      if (seed < 4) expect_wrong_pads_found(made->plan, step, pads);
       if (HasFailure()) return;
       // Of what overlaps, one share is left out: the results are others, and the verifier says so.
       for (const ir::OpId id : by_part.graph.ops()) {
@@ -174,7 +174,8 @@ TEST(Windows, OfRandomRowsEqualTheStepAndAreKnownByTheVerifier) {
       }
     }
   }
-  std::printf("%d ops cut, %d windows, %d overlaps\n", cut, windows, overlaps);
+  std::printf("%d ops cut, %d windows, %d overlaps, %d pads\n", cut, windows, overlaps, pads);
+  EXPECT_GT(pads, 20);
   EXPECT_GT(windows, 100);
   EXPECT_GT(overlaps, 10);
   EXPECT_EQ(found, overlaps);
@@ -243,7 +244,7 @@ TEST(Windows, OfAStepThatTrainsKeepABudgetBelowTheFloorInOnePart) {
   const auto made = pipeline::optimize(net, options);
   ASSERT_TRUE(made.has_value()) << made.error().message;
   EXPECT_LE(made->plan.arena_bytes, *options.budget_bytes);
-  EXPECT_TRUE(verify::verify_parts(made->plan, step_of(net)).ok());
+  EXPECT_TRUE(verify::verify_parts(made->plan, training_step_of(net)).ok());
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/interval.h"
 #include "ops/axes.h"
 #include "ops/bind.h"
 #include "ops/own_rows.h"
@@ -33,14 +34,9 @@ namespace {
 
 using sym::Expr;
 
-struct Range {
-  int64_t begin;
-  int64_t end;
-};
-
 class Splitter {
  public:
-  Splitter(const Bound& bound, const Instance& instance, int axis, Range range)
+  Splitter(const Bound& bound, const Instance& instance, int axis, Interval range)
       : row_(*bound.row),
         signature_(bound.signature),
         instance_(instance),
@@ -153,10 +149,10 @@ class Splitter {
   }
 
   void cut_own_rows(const DimIndex& dim, size_t d, SliceOf& slice) {
-    const OwnRows::Range rows = own_->of({range_.begin, range_.end});
-    const OwnRows::Range pads = own_->pads(read_, rows);
+    const Interval rows = own_->of({range_.begin, range_.end});
+    const Interval pads = own_->pads(read_, rows);
     slice = {.whole = false, .dim = static_cast<int>(d), .begin = rows.begin, .end = rows.end};
-    set_attr(dim.extent_source, rows.size());
+    set_attr(dim.extent_source, rows.length());
     set_attr(dim.low_source, pads.begin);
     set_attr(dim.high_source, pads.end);
   }
@@ -275,9 +271,9 @@ class Splitter {
   const Instance& instance_;
   const AxisMap map_;
   const int axis_;
-  const Range range_;
+  const Interval range_;
   std::optional<OwnRows> own_;  // of what the axis scatters into
-  OwnRows::Range read_;         // then: the positions that reach the part's rows
+  Interval read_;               // then: the positions that reach the part's rows
   Part part_;
 };
 

@@ -13,18 +13,18 @@ int64_t floor_of(int64_t a, int64_t b) {
 
 }  // namespace
 
-OwnRows::Range OwnRows::of(Range part) const {
+Interval OwnRows::of(Interval part) const {
   return {stride * part.begin, part.end == positions ? rows : stride * part.end};
 }
 
-OwnRows::Range OwnRows::reaching(Range own) const {
+Interval OwnRows::reaching(Interval own) const {
   return {std::max(floor_of(own.begin + pad - reach, stride) + 1, int64_t{0}),
           std::min(floor_of(own.end - 1 + pad, stride) + 1, positions)};
 }
 
-OwnRows::Range OwnRows::pads(Range read, Range own) const {
+Interval OwnRows::pads(Interval read, Interval own) const {
   const int64_t low = own.begin + pad - stride * read.begin;
-  const int64_t high = stride * (read.size() - 1) + reach - low - own.size();
+  const int64_t high = stride * (read.length() - 1) + reach - low - own.length();
   return {low, std::max(high, int64_t{0})};
 }
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/interval.h"
 #include "ops/row.h"
 
 namespace lowtide::ops {
@@ -28,16 +29,12 @@ struct OwnRows {
   int64_t positions = 0;  // of the whole axis
   int64_t rows = 0;       // of the whole dimension
 
-  struct Range {
-    int64_t begin = 0, end = 0;
-    int64_t size() const { return end - begin; }
-  };
   // Those of a part of the axis.
-  Range of(Range positions) const;
+  Interval of(Interval positions) const;
   // The positions that reach some rows.
-  Range reaching(Range rows) const;
-  // What of the windows of these positions lies before and behind the rows.
-  Range pads(Range positions, Range rows) const;
+  Interval reaching(Interval rows) const;
+  // What of the windows of these positions lies before (begin) and behind (end) the rows.
+  Interval pads(Interval positions, Interval rows) const;
   // Positions that a part reads before and behind its own.
   int64_t halo_low() const { return (reach - 1 - pad) / stride; }
   int64_t halo_high() const { return (pad + stride - 1) / stride; }

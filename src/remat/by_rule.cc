@@ -40,10 +40,9 @@ ByRule by_rule(const plan::ScheduleProblem& problem, baselines::Method method,
   made.runs = plan::runs_of(made.sequence);
   plan::ScheduleProblem without_link = problem;
   plan::forbid_transfers(without_link);
-  const auto profile = plan::simulate_sequence(without_link, made.runs);
-  if (made.sequence.empty() || !profile || !may_run(problem, made, options))
+  const bool are_valid = plan::simulate_sequence(without_link, made.runs).has_value();
+  if (made.sequence.empty() || !are_valid || !may_run(problem, made, options))
     return {.work = found.work};
-  made.runs_peak_bytes = profile->peak_bytes;
   return made;
 }
 

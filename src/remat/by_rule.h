@@ -18,7 +18,6 @@ namespace lowtide::remat {
 struct ByRule {
   std::vector<plan::SchedAction> sequence = {};  // empty: none that keeps budget and options
   std::vector<plan::SchedAction> runs = {};      // of it
-  int64_t runs_peak_bytes = 0;                   // without what moves
   plan::SolveWork work = {};
 };
 

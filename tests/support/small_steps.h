@@ -88,13 +88,17 @@ inline ir::Graph network(uint64_t seed, Rng& rng) {
   }
 }
 
-inline ir::Graph training_step(uint64_t seed, Rng& rng) {
+inline ir::Graph training_step_of(const ir::Graph& network) {
   autodiff::TrainingOptions training;
   training.loss.kind = autodiff::LossKind::kMeanSquaredError;
   training.optimizer.kind = autodiff::OptimizerKind::kSgd;
-  auto step = autodiff::make_training_graph(network(seed, rng), training);
+  auto step = autodiff::make_training_graph(network, training);
   EXPECT_TRUE(step.has_value()) << (step ? "" : step.error().message);
   return std::move(*step);
+}
+
+inline ir::Graph training_step(uint64_t seed, Rng& rng) {
+  return training_step_of(network(seed, rng));
 }
 
 inline bool overwrites(const ir::Graph& graph, ir::OpId id) {
