@@ -404,8 +404,9 @@ nlohmann::json measure(const Flags& flags) {
   const pipeline::OptimizeOptions judging = judged_by(flags, options, tuning);
   const Watch watch;
   pipeline::LabelSearchCounts states;
-  const auto candidates = value_or_exit(pipeline::label_candidates(
-      step, judging, tuning, pipeline::kAnyTime, pipeline::step_moves(forward, judging), &states));
+  const auto candidates = value_or_exit(
+      pipeline::label_candidates(step, judging, tuning, pipeline::kAnyTime,
+                                 pipeline::step_moves(forward, step, judging), &states));
   const Measured measured = watch.stopped(states);
   const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
   const auto fitting =

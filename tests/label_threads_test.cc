@@ -107,7 +107,7 @@ TEST(LabelThreads, ComeToTheSameOnModels) {
     const ir::Graph step = pipeline::step_to_cut(*forward, options).value();
     const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
     options.budget_bytes = peak * 45 / 100;
-    fit += expect_the_same(step, pipeline::step_moves(*forward, options), options, name);
+    fit += expect_the_same(step, pipeline::step_moves(*forward, step, options), options, name);
   }
   EXPECT_GT(fit, 3);
 }

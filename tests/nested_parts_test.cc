@@ -154,5 +154,37 @@ TEST(NestedParts, ALostShareOfASumInASumIsFound) {
   EXPECT_GT(lost, 10);
 }
 
+// The same cuts in the other order: parts of parts change names, and no others.
+TEST(NestedParts, AreCalledByTheOrderOfTheLayers) {
+  EXPECT_EQ(fission::with_layers_exchanged("conv/part12/part3"), "conv/part3/part12");
+  for (const char* other :
+       {"conv", "conv/part1", "conv/part", "a/part1/part", "/partial/part1", ""})
+    EXPECT_EQ(fission::with_layers_exchanged(other), other);
+  Rng rng(7);
+  const ir::Graph step = training_step(7, rng);
+  int nested = 0;
+  for (const ir::OpId op : step.ops()) {
+    const std::vector<Choice> all = choices(step, op, rng);
+    if (all.size() < 2 || all[0].cut.axis == all[1].cut.axis) continue;
+    const auto names = [&](const Cut& outer, const Cut& inner) {
+      NestedCuts cuts(2, Cuts(step.op_count()));
+      cuts[0][op] = outer, cuts[1][op] = inner;
+      std::set<std::string> found;
+      const auto expanded = fission::expand(step, cuts);
+      if (!expanded) return found;
+      for (const ir::OpId part : expanded->parts[op]) found.insert(expanded->graph.op(part).name);
+      return found;
+    };
+    const std::set<std::string> one = names(all[0].cut, all[1].cut);
+    const std::set<std::string> other = names(all[1].cut, all[0].cut);
+    if (one.empty() || other.empty()) continue;
+    std::set<std::string> exchanged;
+    for (const std::string& name : one) exchanged.insert(fission::with_layers_exchanged(name));
+    EXPECT_EQ(exchanged, other);
+    ++nested;
+  }
+  EXPECT_GT(nested, 0);
+}
+
 }  // namespace
 }  // namespace lowtide

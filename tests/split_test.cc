@@ -22,13 +22,13 @@
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "pipeline/take_rewrites.h"
-#include "pipeline/try_splits.h"
 #include "plan/plan.h"
 #include "plan/plan_text.h"
 #include "plan/sequence_simulator.h"
 #include "support/graph_writer.h"
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
+#include "support/split_plans.h"
 #include "verify/parts.h"
 #include "verify/verify.h"
 
@@ -53,17 +53,6 @@ ir::Graph forward() {
   return net.graph();
 }
 
-pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
-  pipeline::OptimizeOptions options;
-  options.device = cost::find_device("cpu").value();
-  options.kernels = &kernels;
-  options.training.emplace();
-  options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
-  options.training->optimizer.kind = autodiff::OptimizerKind::kSgd;
-  options.schedule.remat.limits.max_units = 1'000'000;
-  return options;
-}
-
 // By a roofline, of ops that are too small to be launched several times.
 pipeline::OptimizeOptions options_by_roofline() {
   pipeline::OptimizeOptions options = options_with(*exec_cpu::make_cpu_kernels({.threads = 1}));
@@ -71,12 +60,6 @@ pipeline::OptimizeOptions options_by_roofline() {
   options.device = cost::find_device("rtx3090").value();
   options.device.launch_seconds = 0;
   return options;
-}
-
-// Of each search, where many plans are made.
-void spend_little(pipeline::OptimizeOptions& options) {
-  options.order.limits.max_units = options.pack.limits.max_units = 2'000'000;
-  options.schedule.swap.limits.max_units = options.schedule.swap.tidy_units = 2'000'000;
 }
 
 // What a search tells on its way: the share of the work never falls, the best so far is never
@@ -563,75 +546,6 @@ TEST(Split, ChosenPlansAreTheSameBytesForAnyNumberOfThreads) {
   }
 }
 
-// Rewrites and blocks are states of the label search: the best of all has what `is_moved` says, and
-// the best without is what a search without moves finds.
-void expect_moves_are_states(const ir::Graph& graph, const pipeline::OptimizeOptions& options,
-                             bool (*is_moved)(const pipeline::Candidate&)) {
-  const ir::Graph step = pipeline::step_to_cut(graph, options).value();
-  pipeline::LabelSearchCounts counts;
-  const auto all = pipeline::label_candidates(step, options, {}, pipeline::kAnyTime,
-                                              pipeline::step_moves(graph, options), &counts);
-  const auto alone = pipeline::label_candidates(step, options);
-  ASSERT_TRUE(all.has_value() && alone.has_value());
-  EXPECT_GT(counts.forecast, 0);
-  EXPECT_GE(static_cast<size_t>(counts.judged), all->size());
-  const pipeline::Candidate& best = all->front();
-  EXPECT_TRUE(best.fits && is_moved(best)) << fission::print(best.labels);
-  const auto plain = std::find_if(all->begin(), all->end(),
-                                  [](const auto& candidate) { return !candidate.has_moves(); });
-  ASSERT_NE(plain, all->end());
-  EXPECT_TRUE(plain->cuts_as(alone->front()));
-  EXPECT_EQ(plain->fits, alone->front().fits);
-  EXPECT_EQ(plain->starts, alone->front().starts);
-  if (plain->fits) {
-    EXPECT_LT(best.seconds, plain->seconds);
-  }
-}
-
-// One sequence: no samples to cut, and scores of all queries and keys are most of the memory.
-TEST(Split, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
-  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
-  auto options = options_with(*kernels);
-  options.find_smallest = false;
-  options.device.launch_seconds = 0;
-  spend_little(options);
-  constexpr int64_t kRows = 64, kWide = 4;
-  GraphWriter net;
-  ValueId x = net.given("x", {kRows, kWide});
-  const auto projected = [&](ValueId from) {
-    return net.op("MatMul", {from, net.given("w", {kWide, kWide}, Category::kParameter)});
-  };
-  const ir::Attrs fill = {
-      {"shape", ir::Dims{kRows, kRows}}, {"value", -1e30}, {"dtype", std::string("f32")}};
-  const ValueId mask =
-      net.op("Trilu", {net.op("Fill", {}, fill)}, {{"upper", int64_t{1}}, {"k", int64_t{1}}});
-  for (int layer = 0; layer < 2; ++layer) {
-    ValueId scores = net.op("MatMul", {projected(x), projected(x)}, {{"trans_b", int64_t{1}}});
-    scores = net.op("Softmax", {net.op("Add", {scores, mask})}, {{"axis", int64_t{1}}});
-    x = net.op("Tanh", {net.op("MatMul", {scores, projected(x)})});
-  }
-  net.result(x);
-  const ir::Graph graph = net.graph();
-  const auto free = pipeline::optimize(graph, options);
-  ASSERT_TRUE(free.has_value()) << free.error().message;
-  options.budget_bytes = free->plan.arena_bytes / 2;
-  options.split = {.parts = 0};
-  const auto any = pipeline::optimize(graph, options);
-  ASSERT_TRUE(any.has_value()) << any.error().message;
-  EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
-  EXPECT_GT(any->query_blocks, 1);
-  expect_moves_are_states(graph, options, [](const auto& best) { return best.query_blocks > 1; });
-  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
-  expect_right_results(any->plan, step, *kernels);
-  // In one block it takes longer, if there is a plan at all.
-  const auto candidates = pipeline::label_candidates(step, options);
-  ASSERT_TRUE(candidates.has_value() && !candidates->empty());
-  options.split = candidates->front().labels;
-  const auto in_one = pipeline::optimize(graph, options);
-  const double seconds = in_one ? in_one->plan.claims.predicted_seconds : pipeline::kAnyTime;
-  EXPECT_GT(seconds, any->plan.claims.predicted_seconds);
-}
-
 // Two towers over samples of their own: two classes, each of which is to be cut.
 TEST(Split, CutsSeveralClassesAtOnce) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
@@ -665,46 +579,6 @@ TEST(Split, CutsSeveralClassesAtOnce) {
   const auto again = pipeline::optimize(graph, options);
   ASSERT_TRUE(again.has_value()) << again.error().message;
   EXPECT_EQ(again->plan.ops.size(), any->plan.ops.size());
-}
-
-// A rewrite that nobody asked for is found where the budget leaves its plan the fastest, and not
-// where it is refused.
-TEST(Split, TakesRewritesThatMakeThePlanFaster) {
-  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
-  auto options = options_with(*kernels);
-  options.find_smallest = false;
-  options.device.launch_seconds = 0;
-  spend_little(options);
-  GraphWriter net;
-  const ir::Dims images{kSamples, 4, 16, 16};
-  ValueId x = net.given("x", images);
-  for (int layer = 0; layer < 4; ++layer) {
-    x = net.op("Conv", {x, net.given("w", {4, 4, 3, 3}, Category::kParameter)},
-               {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}});
-    const ValueId one = net.given("g", images), other = net.given("h", images);
-    x = net.op("Tanh", {net.op("Add", {net.op("Mul", {x, one}), net.op("Mul", {x, other})})});
-  }
-  net.result(x);
-  const ir::Graph graph = net.graph();
-  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
-  const auto free = pipeline::optimize(graph, options);
-  ASSERT_TRUE(free.has_value()) << free.error().message;
-  options.budget_bytes = free->plan.arena_bytes * 8 / 10;
-  options.split = {.parts = 0};
-  const auto any = pipeline::optimize(graph, options);
-  ASSERT_TRUE(any.has_value()) << any.error().message;
-  EXPECT_EQ(any->asked_rewrites, std::vector<std::string>{"reassociate"});
-  EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
-  EXPECT_TRUE(verify::verify(any->plan).ok());
-  expect_right_results(any->plan, step, *kernels);
-  expect_moves_are_states(graph, options, [](const auto& best) {
-    return best.rewrites == std::vector<std::string>{"reassociate"};
-  });
-  options.rewrites.without = {"reassociate"};
-  const auto refused = pipeline::optimize(graph, options);
-  ASSERT_TRUE(refused.has_value()) << refused.error().message;
-  EXPECT_TRUE(refused->asked_rewrites.empty());
-  EXPECT_LT(any->plan.claims.predicted_seconds, refused->plan.claims.predicted_seconds);
 }
 
 TEST(Split, OfAFrontIsANumber) {

@@ -80,6 +80,9 @@ using NestedCuts = std::vector<Cuts>;
 
 // What the k-th part of an op is called.
 std::string part_name(std::string_view op, size_t k);
+// "op/part0/part1" of "op/part1/part0": what a part of a part is called where the layers are cut in
+// the other order. Other names stay.
+std::string with_layers_exchanged(std::string_view name);
 
 // [0, extent) in parts of whole units, as equal as they can be, the larger ones first. Where
 // `units` do not divide the extent, each element is one. `parts` <= `units`.

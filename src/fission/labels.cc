@@ -64,6 +64,12 @@ bool is_read_outside(const ir::Graph& graph, OpId id, const IdVector<OpId, char>
 
 }  // namespace
 
+int64_t most_parts(const Labels& labels) {
+  int64_t most = labels.parts;
+  for (const Nest& nest : labels.nests) most = std::max(most, nest.parts);
+  return most;
+}
+
 std::string print(const Labels& labels) {
   if (labels.chosen()) return "auto";
   std::string text = fmt::format("{}", labels.parts);

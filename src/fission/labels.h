@@ -49,6 +49,9 @@ struct Labels {
   bool chosen() const { return parts == 0; }  // by whoever plans: "auto"
 };
 
+// In any of its levels.
+int64_t most_parts(const Labels& labels);
+
 std::string print(const Labels& labels);
 // Its inverse: "N[,HEAD:M]..." or "auto". Error: kUsage, naming the text.
 Result<Labels> parse_labels(std::string_view text);

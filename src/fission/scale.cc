@@ -74,14 +74,15 @@ Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph) {
 }
 
 Result<Scale> Scale::make(const ir::Graph& graph, const analysis::ScheduleView& view,
-                          const AxisClass& axis_class, int64_t alignment_bytes) {
+                          const AxisClass& axis_class, int64_t alignment_bytes,
+                          std::span<const OpId> views) {
   Scale scale(graph, view, alignment_bytes);
-  LT_RETURN_IF_ERROR(scale.find_touches(axis_class));
+  LT_RETURN_IF_ERROR(scale.find_touches(axis_class, views));
   LT_ASSIGN(scale.passes_, passes_of(graph, axis_class));
   return scale;
 }
 
-Status Scale::find_touches(const AxisClass& axis_class) {
+Status Scale::find_touches(const AxisClass& axis_class, std::span<const OpId> views) {
   touches_ = IdVector<SchedValueId, std::vector<Touch>>(view_.problem.values.size());
   sums_of_ = IdVector<SchedValueId, std::vector<OpId>>(view_.problem.values.size());
   std::map<ir::StorageId, SchedValueId> value_of;
@@ -107,6 +108,17 @@ Status Scale::find_touches(const AxisClass& axis_class) {
       const auto found = value_of.find(graph_.value(op.outputs[o]).storage);
       if (axis_of[id] >= 0 && !walks && found != value_of.end())
         sums_of_[found->second].push_back(id);
+    }
+  }
+  // Who touches a view touches what it is a view on; from the last view to the first.
+  for (auto op = views.rbegin(); op != views.rend(); ++op) {
+    const auto made = value_of.find(graph_.value(graph_.op(*op).outputs[0]).storage);
+    LT_CHECK(made != value_of.end(), "a view on what the step makes");
+    for (const ir::ValueId input : graph_.op(*op).inputs) {
+      const auto from = value_of.find(graph_.value(input).storage);
+      if (from == value_of.end()) continue;
+      const std::vector<Touch>& more = touches_[made->second];
+      touches_[from->second].insert(touches_[from->second].end(), more.begin(), more.end());
     }
   }
   return {};

@@ -60,9 +60,11 @@ struct Scaled {
 class Scale {
  public:
   // `view` is of `graph`, whose dims are constant, without sums in any order. Sizes are rounded up
-  // to `alignment_bytes`. All must stay. Error: as ops::axis_map.
+  // to `alignment_bytes`. `views`: in the order of the graph, ops that `view` takes for views on
+  // what they read. Graph and view must stay. Error: as ops::axis_map.
   static Result<Scale> make(const ir::Graph& graph, const analysis::ScheduleView& view,
-                            const AxisClass& axis_class, int64_t alignment_bytes);
+                            const AxisClass& axis_class, int64_t alignment_bytes,
+                            std::span<const ir::OpId> views = {});
 
   // `cuts` are those of the levels: an op that could not follow its level is judged by its parts.
   // `seconds`: of all parts of each op.
@@ -98,7 +100,7 @@ class Scale {
 
   Scale(const ir::Graph& graph, const analysis::ScheduleView& view, int64_t alignment_bytes)
       : graph_(graph), view_(view), alignment_bytes_(alignment_bytes) {}
-  Status find_touches(const AxisClass& axis_class);
+  Status find_touches(const AxisClass& axis_class, std::span<const ir::OpId> views);
   int level_of_sum(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
                    plan::SchedValueId value) const;
   void keep_heads(const Levels& levels, const std::vector<std::vector<plan::SchedOpId>>& within,

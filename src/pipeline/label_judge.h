@@ -121,7 +121,7 @@ class LabelJudge {
   // and where something runs again one for a little less memory, as addresses may need more than
   // the peak.
   Result<std::vector<std::vector<std::string>>> starts(const LabelProblem& of,
-                                                       const fission::Labels& labels,
+                                                       const Candidate& candidate,
                                                        const StepRuns& runs, bool tight,
                                                        const Limits& limits) const;
 

@@ -39,7 +39,8 @@ class LabelJudgeTest : public testing::Test {
 
   std::unique_ptr<PosedVariant> posed() const {
     auto problem = LabelProblem::make(step_, options_, 100'000).value();
-    return std::make_unique<PosedVariant>(std::move(problem), 7, options_, tuning_);
+    return std::make_unique<PosedVariant>(std::move(problem), 7, IdVector<ir::OpId, char>(),
+                                          options_, tuning_);
   }
   LabelsAhead ahead(const Labels& labels) const {
     return {.posed = posed_.get(),
@@ -153,7 +154,8 @@ TEST_F(LabelJudgeTest, SearchesGoOnFromWhatTheyAreGiven) {
     ASSERT_TRUE(on->schedule.has_value());
     EXPECT_LE(on->schedule->seconds, own->schedule->seconds);
   }
-  const auto starts = judge.starts(posed_->problem(), {.parts = 2}, own->schedule->runs, true, {});
+  const auto starts =
+      judge.starts(posed_->problem(), {.labels = {.parts = 2}}, own->schedule->runs, true, {});
   ASSERT_TRUE(starts.has_value());
   EXPECT_EQ(starts->size(), 2U);
   EXPECT_EQ(judge.starts(posed_->problem(), {}, own->schedule->runs, false, {})->size(), 1U);

@@ -3,6 +3,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -47,21 +49,72 @@ uint64_t hash_of(const CutStep& cut) {
   return hash_of(words);
 }
 
+// Who reads what is judged as a view reads what it is a view on, and the view has no bytes. From
+// the last to the first, as one may be of another. One that the graph has as a view, or whose
+// result the step hands out, stays what it is, and is taken from the list.
+void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::ScheduleView& view) {
+  plan::ScheduleProblem& problem = view.problem;
+  std::map<ir::StorageId, plan::SchedValueId> value_of;
+  std::map<ir::StorageId, plan::SchedResidentId> resident_of;
+  for (const auto id : view.storage.ids()) value_of[view.storage[id]] = id;
+  for (const auto id : view.resident.ids()) resident_of[view.resident[id]] = id;
+  const auto made_by = [&](OpId op) {
+    const ir::Value& made = step.value(step.op(op).outputs[0]);
+    const auto found = value_of.find(made.storage);
+    const bool copies = made.alias == ir::Alias::kOwn && found != value_of.end();
+    return copies && !problem.values[found->second].is_output ? found->second
+                                                              : plan::SchedValueId::none();
+  };
+  std::erase_if(views, [&](OpId op) { return !made_by(op).valid(); });
+  IdVector<plan::SchedValueId, char> is_view(problem.values.size(), 0);
+  const auto add = [](const std::vector<SchedOpId>& more, std::vector<SchedOpId>& readers) {
+    std::vector<SchedOpId> all;
+    std::set_union(readers.begin(), readers.end(), more.begin(), more.end(),
+                   std::back_inserter(all));
+    readers = std::move(all);
+  };
+  for (auto op = views.rbegin(); op != views.rend(); ++op) {
+    const plan::SchedValueId made = made_by(*op);
+    is_view[made] = 1;
+    problem.values[made].bytes = 0;
+    for (const ir::ValueId input : step.op(*op).inputs) {
+      const ir::StorageId from = step.value(input).storage;
+      if (const auto value = value_of.find(from); value != value_of.end())
+        add(problem.values[made].readers, problem.values[value->second].readers);
+      if (const auto value = resident_of.find(from); value != resident_of.end())
+        add(problem.values[made].readers, problem.residents[value->second].readers);
+    }
+  }
+  std::erase_if(problem.in_place,
+                [&](const plan::InPlacePair& pair) { return is_view[pair.input] != 0; });
+}
+
 }  // namespace
 
-LabelProblem::LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units)
+LabelProblem::LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units,
+                           std::vector<OpId> views)
     : step_(std::move(step)),
       options_(options),
       order_units_(order_units),
+      views_(std::move(views)),
       estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
 
 Result<std::unique_ptr<LabelProblem>> LabelProblem::make(ir::Graph step,
                                                          const OptimizeOptions& options,
-                                                         int64_t order_units) {
-  std::unique_ptr<LabelProblem> made(new LabelProblem(std::move(step), options, order_units));
+                                                         int64_t order_units, LabelledStep how) {
+  std::unique_ptr<LabelProblem> made(
+      new LabelProblem(std::move(step), options, order_units, std::move(how.views)));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(made->step_));
-  if (classes.empty()) return std::unique_ptr<LabelProblem>();
-  made->axis_class_ = classes.front();
+  const auto is_labelled = [&](const fission::AxisClass& one) {
+    return !how.along || std::any_of(one.axes.begin(), one.axes.end(), [&](const auto& axis) {
+      return axis.op == how.along->op && axis.axis == how.along->axis;
+    });
+  };
+  const auto labelled = std::find_if(classes.begin(), classes.end(), is_labelled);
+  if (labelled == classes.end()) return std::unique_ptr<LabelProblem>();
+  made->axis_class_ = *labelled;
+  if (how.along)
+    made->axis_class_.least_extent = std::min(labelled->least_extent, how.along->extent);
   made->reader_.emplace(made->step_, made->axis_class_);
   LT_RETURN_IF_ERROR(made->pose());
   return made;
@@ -77,7 +130,7 @@ Status LabelProblem::pose() {
   seconds_.emplace(std::move(seconds));
   analysis::OpCosts costs;
   costs.workspace_bytes = workspaces();
-  LT_ASSIGN(costs.seconds, seconds_->all(fission::Cuts(step_.op_count())));
+  LT_ASSIGN(costs.seconds, seconds_of(fission::Cuts(step_.op_count())));
   const int64_t alignment = options_.device.alignment_bytes;
   std::vector<plan::Link> links;
   if (options_.schedule.transfers)
@@ -85,10 +138,17 @@ Status LabelProblem::pose() {
   LT_ASSIGN(auto view, analysis::make_schedule_view(step_, costs, alignment, {.links = links}));
   view_.emplace(std::move(view));
   drop_names(view_->problem);
-  LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment));
+  see_through(step_, views_, *view_);
+  LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment, views_));
   scale_.emplace(std::move(scale));
   given_ = best_order(view_->problem).sequence;
   return {};
+}
+
+Result<IdVector<OpId, double>> LabelProblem::seconds_of(const fission::Cuts& cuts) const {
+  LT_ASSIGN(auto seconds, seconds_->all(cuts));
+  for (const OpId view : views_) seconds[view] = 0;
+  return seconds;
 }
 
 // As the operands lie in the step, before layouts are chosen: an estimate. Of ops that no kernel
@@ -119,7 +179,7 @@ Result<std::optional<CutStep>> LabelProblem::cut(const fission::Labels& labels) 
   made.cuts = fission::cuts_of(step_, axis_class_, made.levels);
   made.level_of = fission::levels_as_cut(made.levels, made.cuts);
   if (fission::has_idle_level(made.levels, made.level_of)) return std::nullopt;
-  LT_ASSIGN(made.seconds, seconds_->all(made.cuts));
+  LT_ASSIGN(made.seconds, seconds_of(made.cuts));
   made.once_seconds = std::accumulate(made.seconds.begin(), made.seconds.end(), 0.0);
   made.hash = hash_of(made);
   return made;

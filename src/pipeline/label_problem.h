@@ -46,12 +46,23 @@ struct CutStep {
 // Runs of the whole step's problem, in their order.
 using StepRuns = std::vector<plan::SchedOpId>;
 
+// Of a step some of whose ops are parts along a second axis.
+struct LabelledStep {
+  // Labels are of the class that has this axis, in no more parts than its extent; none: of the
+  // largest class.
+  std::optional<fission::ClassAxis> along = {};
+  // In the order of the graph: slices and joins that are judged as if they copied nothing. Those
+  // between parts of a second axis lie one behind the other, once labels leave one sample in a
+  // part.
+  std::vector<ir::OpId> views = {};
+};
+
 class LabelProblem {
  public:
-  // Options must stay. None: no axis class has two ops. Error: as of fission::axis_classes and
-  // analysis::make_schedule_view.
+  // Options must stay. None: no axis class has two ops, or none has the axis. Error: as of
+  // fission::axis_classes and analysis::make_schedule_view.
   static Result<std::unique_ptr<LabelProblem>> make(ir::Graph step, const OptimizeOptions& options,
-                                                    int64_t order_units);
+                                                    int64_t order_units, LabelledStep how = {});
   LabelProblem(const LabelProblem&) = delete;  // parts of it refer to others
   LabelProblem& operator=(const LabelProblem&) = delete;
 
@@ -87,13 +98,16 @@ class LabelProblem {
   std::vector<std::string> unfolded(const CutStep& cut, const StepRuns& runs) const;
 
  private:
-  LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units);
+  LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units,
+               std::vector<ir::OpId> views);
   Status pose();
+  Result<IdVector<ir::OpId, double>> seconds_of(const fission::Cuts& cuts) const;
   IdVector<ir::OpId, int64_t> workspaces() const;
 
   const ir::Graph step_;
   const OptimizeOptions& options_;
   const int64_t order_units_;
+  std::vector<ir::OpId> views_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
   mutable std::optional<fission::LabelReader> reader_;

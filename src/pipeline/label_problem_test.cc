@@ -9,6 +9,7 @@
 #include "autodiff/training.h"
 #include "pipeline/testing/layers.h"
 #include "plan/sequence_simulator.h"
+#include "rewrite/pieces.h"
 
 namespace lowtide::pipeline {
 namespace {
@@ -117,6 +118,56 @@ TEST_F(LabelProblemTest, SchedulesGoOverByNames) {
   const auto profile = plan::simulate_sequence((*deeper)->view().problem, actions);
   EXPECT_TRUE(profile.has_value()) << profile.error().message;
   EXPECT_EQ(std::count(there.begin(), there.end(), there[2]), 2);
+}
+
+// Halves of four rows, each by itself, and what they come to together.
+ir::Graph in_halves(int64_t samples, int64_t width) {
+  ir::Graph graph;
+  const ir::ValueId x = add_value(graph, "x", {samples, 4, width}, Category::kInput);
+  const ir::ValueId whole = apply(graph, "Tanh", {x});
+  std::vector<ir::ValueId> halves;
+  for (const int64_t row : {0, 2}) {
+    const ir::ValueId half =
+        apply(graph, "Slice", {whole},
+              {{"starts", ir::Dims{0, row, 0}}, {"sizes", ir::Dims{samples, 2, width}}});
+    halves.push_back(apply(graph, "Relu", {apply(graph, "Exp", {half})}));
+  }
+  const ir::ValueId joined = apply(graph, "Concat", halves, {{"axis", int64_t{1}}});
+  graph.set_output(apply(graph, "Tanh", {apply(graph, "Exp", {joined})}), true);
+  return graph;
+}
+
+// Of one sample with rows twice as long slices are views, and the join is made one: the same bytes.
+TEST(LabelProblemViews, AreJudgedAsIfTheyCopiedNothing) {
+  const OptimizeOptions options = options_on_cpu();
+  const ir::Graph copied = in_halves(2, 64);
+  const auto joined = rewrite::join_pieces(in_halves(1, 128), options.device.alignment_bytes,
+                                           {.instead_of_in_place = true});
+  ASSERT_EQ(joined->joined, 1);
+  std::vector<ir::OpId> views;
+  for (const ir::OpId op : copied.ops())
+    if (copied.op(op).kind == "Slice" || copied.op(op).kind == "Concat") views.push_back(op);
+  ASSERT_EQ(views.size(), 3U);
+  const auto peak = [](const LabelProblem& of, const Labels& labels) {
+    return of.best_order(of.scaled(of.cut(labels).value().value(), kBudget).problem).peak_bytes;
+  };
+  const auto judged = LabelProblem::make(copied, options, 100'000, {.views = views}).value();
+  const auto truth = LabelProblem::make(joined->graph, options, 100'000).value();
+  const auto as_copies = LabelProblem::make(copied, options, 100'000).value();
+  EXPECT_EQ(peak(*judged, {}), peak(*truth, {}));
+  const auto bytes = [](const LabelProblem& of, const Labels& labels) {
+    const fission::Scaled scaled = of.scaled(of.cut(labels).value().value(), kBudget);
+    int64_t sum = 0;
+    for (const plan::SchedValue& value : scaled.problem.values)
+      sum += value.is_output ? 0 : value.bytes;
+    return sum;
+  };
+  EXPECT_EQ(bytes(*judged, {}), bytes(*truth, {}));
+  EXPECT_LT(bytes(*judged, {}), bytes(*as_copies, {}));
+  EXPECT_DOUBLE_EQ(judged->cut({}).value()->once_seconds, truth->cut({}).value()->once_seconds);
+  EXPECT_LT(judged->cut({}).value()->once_seconds, as_copies->cut({}).value()->once_seconds);
+  // A part of one sample is half of everything but what is handed out.
+  EXPECT_EQ(2 * bytes(*judged, {.parts = 2}), bytes(*judged, {}));
 }
 
 }  // namespace

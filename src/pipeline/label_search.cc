@@ -60,7 +60,7 @@ class Search {
       if (state.candidate.labels != labels || !state.candidate.fits) continue;
       found.push_back(state.candidate);
       LT_ASSIGN(found.back().starts,
-                judge_.starts(problem_of(state), labels, state.runs, false, limits()));
+                judge_.starts(problem_of(state), state.candidate, state.runs, false, limits()));
     }
     return found;
   }
@@ -232,7 +232,7 @@ class Search {
       has_even[is_moved] |= is_even;
       const bool tight = rank <= tuning_.tight_starts;
       starts.emplace_back(ranked.size() - 1, [this, &state, tight, limits = limits()] {
-        return judge_.starts(problem_of(state), state.candidate.labels, state.runs, tight, limits);
+        return judge_.starts(problem_of(state), state.candidate, state.runs, tight, limits);
       });
       pieces.push_back(starts.back().second.piece());
     }
@@ -242,8 +242,6 @@ class Search {
     }
     return ranked;
   }
-
-  // ---- states
 
   // Whether a search may find more than is known. Of what recompute takes bounds show a part; by
   // the tightest so far it is guessed how much more it will be.
@@ -352,15 +350,16 @@ class Search {
          is_late] { return judge_.forecast(*posed, state, below, seen_, read_, is_late); });
   }
 
-  // The same labels in steps with one more rewrite, or with blocks, and those without levels.
-  // Nothing is forecast of them.
+  // The same labels in steps with one more rewrite, or with blocks, and those without levels; where
+  // they leave little of their axis to be cut, with a second axis. Nothing is forecast of them.
   void push_moves(size_t from) {
     const Labels& labels = all_[from].candidate.labels;
+    const bool may_cut = !best_ || fission::most_parts(labels) * tuning_.cut_from > most_parts();
     for (const size_t variant : variants_.next_to(all_[from].variant)) {
+      if (variants_.moves(variant).cuts != all_[from].candidate.cuts && !may_cut) continue;
       push(all_[from], {.state = from, .ahead = labels, .variant = variant});
       if (labels.nests.empty()) continue;  // else its heads may be gone
-      const Labels even = {.parts = labels.parts};
-      push(all_[from], {.state = from, .ahead = even, .variant = variant});
+      push(all_[from], {.state = from, .ahead = Labels{labels.parts}, .variant = variant});
     }
   }
 

@@ -1,19 +1,21 @@
 // Which labels (fission/labels.h) are worth a plan: best-first search over the numbers of parts of
-// the levels of the largest axis class (MAGIS, sections 4.2 and 5.3), and over rewrites and blocks
-// of queries that go with them. Each state is judged by the scaled problem of one part
-// (label_problem.h): by the order of the state that it comes from, scheduled anew around its peak
-// (order/waist.h), where that misses the budget by the closure cut's bound, and where the bound
-// promises more than the best so far by a short search for reruns and, with a link, transfers
-// (label_schedule.h).
+// the levels of the largest axis class (MAGIS, sections 4.2 and 5.3), and over rewrites, blocks of
+// queries and cuts along a second axis that go with them. Each state is judged by the scaled
+// problem of one part (label_problem.h): by the order of the state that it comes from, scheduled
+// anew around its peak (order/waist.h), where that misses the budget by the closure cut's bound,
+// and where the bound promises more than the best so far by a short search for reruns and, with a
+// link, transfers (label_schedule.h).
 //
 // A state's neighbours change one level (label_neighbours.h). They wait in the queue by what the
 // prices of that state's cut forecast of them (label_forecast.h) and are judged when their turn
 // comes; most never are. What takes no less time than the best, each op once, is dominated. Equal
 // cuts of equal graphs are one state, whatever labels name them.
 //
-// Then rewrites and blocks join the queue: from the best labels without them, each step with one
-// more of them is posed anew, and its labels are states beside all others. So what is found without
-// them is never lost. The order of work depends on counted work only.
+// Then rewrites, blocks and cuts join the queue: from the best labels without them, each step with
+// one more of them is posed anew, and its labels are states beside all others. So what is found
+// without them is never lost. Of a step with a cut, parts of another axis class are ops of their
+// own, each of which labels cut: the same parts as in a plan, where the labels' are the outer ones
+// and the cut's lie within them (fission/rules.h). The order of work depends on counted work only.
 //
 // States are taken one after another, and each changes what is known of the best for those behind
 // it. But what is found out about one (label_judge.h) hangs on little of that, so with more threads
@@ -21,7 +23,7 @@
 // forecasts, steps with rewrites, and searches for schedules, which are done again where the best
 // has changed meanwhile. So the outcome is the same with any number of threads.
 //
-// Tests: tests/split_test.cc, tests/label_threads_test.cc.
+// Tests: tests/split_test.cc, tests/label_moves_test.cc, tests/label_threads_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +33,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/id.h"
 #include "base/result.h"
 #include "fission/labels.h"
 #include "fission/rules.h"
 #include "ir/graph.h"
+#include "pipeline/label_problem.h"
 #include "pipeline/optimize.h"
 
 namespace lowtide::pipeline {
@@ -50,6 +54,7 @@ struct LabelSearchTuning {
   // Rewrites and blocks go on from so many of the best labels, with this part of the states (and of
   // closer looks), and a step of its own for each so many.
   size_t moved_from = 4, moved_share = 3, states_of_variant = 25;
+  int64_t cut_from = 2;     // cuts from labels with more than that part of the most parts there are
   int64_t most_parts = 64;  // kernels of less are too small
   size_t most_starts = 8;   // those that may be planned
   // Of the first so many, that recompute, a start for less memory by this part, too: arenas of
@@ -105,10 +110,19 @@ struct Candidate {
   }
 };
 
-// Steps that the same search looks at beside the given one: with rewrites or attention in blocks.
+// A step with moves. What cuts make of an op is a part, and so is what joins parts: no level of
+// labels can be named by it.
+struct MovedStep {
+  ir::Graph graph;
+  IdVector<ir::OpId, char> is_part = {};  // empty: of none
+  LabelledStep how = {};                  // labels cut it
+};
+
+// Steps that the same search looks at beside the given one: with rewrites, attention in blocks, or
+// ops in parts along another axis, which lie within those of the labels.
 struct StepMoves {
-  std::vector<Candidate> moves = {};  // each a rewrite or a number of blocks, and nothing else
-  std::function<Result<ir::Graph>(const Candidate& moves)> step = {};  // with those of a candidate
+  std::vector<Candidate> moves = {};  // each a rewrite, a number of blocks or a cut; nothing else
+  std::function<Result<MovedStep>(const Candidate& moves)> step = {};  // with those of a candidate
 };
 
 // States of a search.

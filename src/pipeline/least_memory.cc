@@ -89,7 +89,8 @@ Result<bool> is_estimated_in(const ir::Graph& step, const ir::Graph& forward,
     if (transfers && !may_move) continue;
     OptimizeOptions how = after(options, seconds_since(start));
     how.schedule.transfers = transfers;
-    LT_ASSIGN(const bool found, any_labels_fit(step, how, most_seconds, step_moves(forward, how)));
+    LT_ASSIGN(const bool found,
+              any_labels_fit(step, how, most_seconds, step_moves(forward, step, how)));
     if (found) return true;
   }
   return false;

@@ -46,13 +46,15 @@ Result<std::vector<AxisClass>> classes_to_cut(const ir::Graph& step) {
   return classes;
 }
 
-std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass> classes,
-                               size_t most) {
-  struct Cuttable {
-    CutRule rule;
-    int64_t least_extent;
-    bool is_labelled;  // the class that labels speak of
-  };
+namespace {
+
+struct Cuttable {
+  CutRule rule;
+  int64_t least_extent;
+  bool is_labelled;  // the class that labels speak of
+};
+
+std::vector<Cuttable> cuttable(const ir::Graph& step, std::span<const AxisClass> classes) {
   std::vector<Cuttable> all;
   for (size_t k = 0; k < classes.size(); ++k) {
     const AxisClass& axis_class = classes[k];
@@ -66,17 +68,34 @@ std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass>
     }
     all.push_back({*std::move(rule), axis_class.least_extent, k == 0});
   }
-  // In place of the labels' parts, then within them.
+  return all;
+}
+
+// In each number of parts that there can be.
+void add_numbers(Cuttable one, bool instead, std::vector<CutRule>& rules) {
+  one.rule.instead = instead;
+  for (const int64_t parts : kMoreCuts.numbers) {
+    if (parts > one.least_extent) continue;
+    one.rule.parts = parts;
+    rules.push_back(one.rule);
+  }
+}
+
+}  // namespace
+
+std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass> classes,
+                               size_t most) {
   std::vector<CutRule> rules;
-  for (const bool within : {false, true})
-    for (Cuttable& one : all)
-      for (const int64_t parts : kMoreCuts.numbers) {
-        if (parts > one.least_extent || (within && one.is_labelled)) continue;
-        one.rule.parts = parts;
-        one.rule.instead = !within && !one.is_labelled;
-        rules.push_back(one.rule);
-      }
+  for (const Cuttable& one : cuttable(step, classes)) add_numbers(one, !one.is_labelled, rules);
+  for (CutRule& rule : cuts_within(step, classes)) rules.push_back(std::move(rule));
   if (rules.size() > most) rules.resize(most);
+  return rules;
+}
+
+std::vector<CutRule> cuts_within(const ir::Graph& step, std::span<const AxisClass> classes) {
+  std::vector<CutRule> rules;
+  for (const Cuttable& one : cuttable(step, classes))
+    if (!one.is_labelled) add_numbers(one, false, rules);
   return rules;
 }
 

@@ -2,7 +2,9 @@
 // the rest of that class, and other classes (rows, heads, channels, a vocabulary) in parts: in
 // place of the labels' parts of their ops, or within them.
 //
-// They are proposals: nothing estimates what they are worth, so whoever asks plans with each.
+// Those within the labels' parts are states of the label search, too, which estimates what they are
+// worth (label_search.h). The others are proposals that nothing estimates: whoever asks plans with
+// each.
 //
 // Tests: more_cuts_test.cc, tests/split_test.cc.
 #pragma once
@@ -24,5 +26,10 @@ Result<std::vector<fission::AxisClass>> classes_to_cut(const ir::Graph& step);
 // At most so many, the most promising first.
 std::vector<fission::CutRule> more_cuts(const ir::Graph& step,
                                         std::span<const fission::AxisClass> classes, size_t most);
+
+// Of these the ones within the labels' parts: an op's parts along the labels' axis are cut along
+// that of another class.
+std::vector<fission::CutRule> cuts_within(const ir::Graph& step,
+                                          std::span<const fission::AxisClass> classes);
 
 }  // namespace lowtide::pipeline

@@ -47,6 +47,10 @@ TEST(MoreCuts, AreOfOtherClassesInPlaceOfTheLabelsAndWithinThem) {
     ++within;
   }
   EXPECT_GT(within, 2);
+  // Those within are states of the label search.
+  const std::vector<CutRule> inner = cuts_within(net, *classes);
+  ASSERT_EQ(inner.size(), static_cast<size_t>(within));
+  EXPECT_TRUE(std::equal(inner.begin(), inner.end(), rules.end() - within));
   EXPECT_EQ(more_cuts(net, *classes, 3), std::vector<CutRule>(rules.begin(), rules.begin() + 3));
 }
 

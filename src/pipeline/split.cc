@@ -133,8 +133,8 @@ class PartsAndTransfers {
     LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
     if (in_one_part.best && stopped()) return std::move(*in_one_part.best);
     if (in_one_part.is_free()) {
-      LT_ASSIGN(const bool any, any_parts_are_faster(forward_, alone_, in_one_part.seconds(),
-                                                     step_moves(forward_, alone_)));
+      LT_ASSIGN(const bool any,
+                any_parts_are_faster(forward_, alone_, in_one_part.seconds(), /*with_moves=*/true));
       if (!any) return std::move(*in_one_part.best);
     }
     if (in_one_part.best && is_waiting_) moving.to_beat = in_one_part.seconds();
@@ -232,7 +232,7 @@ class PartsAndTransfers {
     const double below = std::min(parts.to_be_beaten(), moving.to_be_beaten());
     LT_ASSIGN(const std::vector<Candidate> candidates,
               label_candidates(step, rest, {}, below / (1 - kTrials.estimate_error),
-                               step_moves(forward_, rest)));
+                               step_moves(forward_, step, rest)));
     for (const auto& some : {chosen_of(candidates, kSplit.moving_trials), moved_ones(candidates)})
       for (const Candidate& candidate : some) {
         const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
@@ -263,7 +263,7 @@ class PartsAndTransfers {
     OptimizeOptions running = after(alone_, seconds_since(start_));
     running.schedule.recompute = true;
     LT_ASSIGN(const std::vector<Candidate> candidates,
-              label_candidates(step, running, {}, kAnyTime, step_moves(forward_, running)));
+              label_candidates(step, running, {}, kAnyTime, step_moves(forward_, step, running)));
     std::vector<Candidate> some = chosen_of(candidates, kSplit.moving_trials);
     for (Candidate& candidate : moved_ones(candidates)) some.push_back(std::move(candidate));
     std::erase_if(some, [](const Candidate& candidate) { return !candidate.fits; });

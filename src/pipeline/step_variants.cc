@@ -25,9 +25,11 @@ int64_t PosedVariant::most_parts() const {
 }
 
 Result<LabelNeighbours> PosedVariant::find_neighbours() const {
-  LT_ASSIGN(const std::vector<fission::Region> regions,
+  LT_ASSIGN(std::vector<fission::Region> regions,
             fission::find_regions(problem_->step(), problem_->axis_class(), problem_->view(),
                                   problem_->given(), tuning_.levels));
+  if (!is_part_.empty())
+    std::erase_if(regions, [&](const fission::Region& region) { return is_part_[region.head]; });
   return LabelNeighbours(problem_->step(), regions, most_parts(), tuning_.most_parts,
                          tuning_.factors);
 }
@@ -43,7 +45,7 @@ Result<bool> StepVariants::begin(const ir::Graph& step) {
             LabelProblem::make(step, options_, tuning_.order_units));
   if (!problem) return false;
   Variant& given = all_.emplace_back();
-  given.posed = posed_of(std::move(problem), hash_of_text(step));
+  given.posed = posed_of(std::move(problem), hash_of_text(step), {});
   hashes_.insert(given.posed->hash());
   return true;
 }
@@ -69,6 +71,7 @@ std::optional<size_t> StepVariants::with(size_t variant, const Candidate& move) 
   Candidate moves = all_[variant].moves;
   if (move.query_blocks > 0 && std::exchange(moves.query_blocks, move.query_blocks) > 0)
     return std::nullopt;
+  if (!move.cuts.empty() && !std::exchange(moves.cuts, move.cuts).empty()) return std::nullopt;
   for (const std::string& name : move.rewrites) {
     const auto at = std::lower_bound(moves.rewrites.begin(), moves.rewrites.end(), name);
     if (at != moves.rewrites.end() && *at == name) return std::nullopt;
@@ -109,17 +112,21 @@ bool StepVariants::make(size_t variant, Workers& workers) {
 
 // By any thread.
 std::unique_ptr<PosedVariant> StepVariants::made_of(const Candidate& moves) const {
-  Result<ir::Graph> step = moves_.step(moves);
+  Result<MovedStep> step = moves_.step(moves);
   if (!step) return nullptr;
-  const uint64_t hash = hash_of_text(*step);
+  const uint64_t hash = hash_of_text(step->graph);
   if (hashes_.contains(hash)) return nullptr;
-  return posed_of(LabelProblem::make(*std::move(step), options_, tuning_.order_units), hash);
+  return posed_of(LabelProblem::make(std::move(step->graph), options_, tuning_.order_units,
+                                     std::move(step->how)),
+                  hash, std::move(step->is_part));
 }
 
 std::unique_ptr<PosedVariant> StepVariants::posed_of(Result<std::unique_ptr<LabelProblem>> problem,
-                                                     uint64_t hash) const {
+                                                     uint64_t hash,
+                                                     IdVector<ir::OpId, char> is_part) const {
   if (!problem || !*problem) return nullptr;
-  return std::make_unique<PosedVariant>(*std::move(problem), hash, options_, tuning_);
+  return std::make_unique<PosedVariant>(*std::move(problem), hash, std::move(is_part), options_,
+                                        tuning_);
 }
 
 }  // namespace lowtide::pipeline

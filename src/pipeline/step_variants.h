@@ -1,5 +1,5 @@
-// The steps that the label search (label_search.h) has states of: the given one, and what rewrites
-// and blocks of queries make of it (its moves), one by one or together.
+// The steps that the label search (label_search.h) has states of: the given one, and what rewrites,
+// blocks of queries and cuts along other axes make of it (its moves), one by one or together.
 //
 // A variant is made when the first state of it is judged, since making and posing a step takes
 // longer than judging labels of it. One that is the same graph as another is known by its hash, and
@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/id.h"
 #include "base/result.h"
 #include "base/shared_set.h"
 #include "base/workers.h"
@@ -31,9 +32,14 @@ namespace lowtide::pipeline {
 class PosedVariant {
  public:
   // All must stay.
-  PosedVariant(std::unique_ptr<LabelProblem> problem, uint64_t hash, const OptimizeOptions& options,
+  PosedVariant(std::unique_ptr<LabelProblem> problem, uint64_t hash,
+               IdVector<ir::OpId, char> is_part, const OptimizeOptions& options,
                const LabelSearchTuning& tuning)
-      : hash_(hash), problem_(std::move(problem)), options_(options), tuning_(tuning) {}
+      : hash_(hash),
+        problem_(std::move(problem)),
+        is_part_(std::move(is_part)),
+        options_(options),
+        tuning_(tuning) {}
 
   const LabelProblem& problem() const { return *problem_; }
   uint64_t hash() const { return hash_; }  // of the graph's text: ops, what they read, names
@@ -45,6 +51,7 @@ class PosedVariant {
 
   const uint64_t hash_;
   const std::unique_ptr<LabelProblem> problem_;
+  const IdVector<ir::OpId, char> is_part_;  // MovedStep
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
   mutable std::once_flag has_neighbours_;
@@ -76,7 +83,7 @@ class StepVariants {
   const PosedVariant& posed(size_t variant) const { return *all_[variant].posed; }
   const LabelProblem& problem(size_t variant) const { return posed(variant).problem(); }
   uint64_t hash(size_t variant) const { return posed(variant).hash(); }
-  // Blocks and rewrites, beside the options'.
+  // Blocks, cuts and rewrites, beside the options'.
   const Candidate& moves(size_t variant) const { return all_[variant].moves; }
 
  private:
@@ -91,7 +98,7 @@ class StepVariants {
   bool may_make(const Variant& variant) const;
   std::unique_ptr<PosedVariant> made_of(const Candidate& moves) const;
   std::unique_ptr<PosedVariant> posed_of(Result<std::unique_ptr<LabelProblem>> problem,
-                                         uint64_t hash) const;
+                                         uint64_t hash, IdVector<ir::OpId, char> is_part) const;
 
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;

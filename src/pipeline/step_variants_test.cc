@@ -24,13 +24,14 @@ class StepVariantsTest : public testing::Test {
       moves.moves.push_back({.rewrites = {name}});
     moves.moves.push_back({.query_blocks = 2});
     moves.moves.push_back({.query_blocks = 4});
-    moves.step = [this](const Candidate& with) -> Result<ir::Graph> {
+    moves.step = [this](const Candidate& with) -> Result<MovedStep> {
       ++made_;
       const auto has = [&](const char* name) {
         return std::find(with.rewrites.begin(), with.rewrites.end(), name) != with.rewrites.end();
       };
       if (has("broken")) return error(ErrorCode::kInput, "broken");
-      return mlp(3 + (has("deeper") ? 1 : 0) + 2 * static_cast<int>(with.query_blocks), 16, 4);
+      const int deeper = (has("deeper") ? 1 : 0) + 2 * static_cast<int>(with.query_blocks);
+      return MovedStep{mlp(3 + deeper, 16, 4)};
     };
     return moves;
   }
@@ -97,6 +98,46 @@ TEST_F(StepVariantsTest, MovesComeTogetherInOneWay) {
   // Numbers of blocks are not moves on top of each other.
   for (const size_t next : variants_.next_to(both))
     EXPECT_NE(variants_.moves(next).query_blocks, 4);
+}
+
+// Cuts along other axes: one at a time, with rewrites. No level is named by what they make.
+TEST_F(StepVariantsTest, CutsLeaveTheirPartsToThemselves) {
+  StepMoves cuts = moves();
+  const ir::Graph deeper = mlp(5, 16, 4);
+  for (const int64_t parts : {2, 4})
+    cuts.moves.push_back({.cuts = {{.ops = "layer", .axis = "n", .parts = parts}}});
+  bool may_be_heads = true;
+  cuts.step = [&](const Candidate&) -> Result<MovedStep> {
+    MovedStep made{deeper};
+    if (!may_be_heads) made.is_part = IdVector<ir::OpId, char>(deeper.op_count(), 1);
+    return made;
+  };
+  variants_.allow(cuts, 100);
+  const auto cut = [&](size_t from) {
+    std::vector<size_t> found;
+    for (const size_t next : variants_.next_to(from))
+      if (variants_.moves(next).cuts != variants_.moves(from).cuts) found.push_back(next);
+    return found;
+  };
+  const std::vector<size_t> first = cut(0);
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_TRUE(cut(first[0]).empty()) << "two cuts along one axis";
+  EXPECT_EQ(variants_.next_to(first[0]).size(), 5U) << "with rewrites or blocks";
+  const auto levels = [&](const PosedVariant& posed) {
+    const auto neighbours = posed.neighbours({.parts = 2}).value();
+    return std::count_if(neighbours.begin(), neighbours.end(),
+                         [](const fission::Labels& labels) { return !labels.nests.empty(); });
+  };
+  ASSERT_TRUE(variants_.make(first[0], workers_));
+  EXPECT_GT(levels(variants_.posed(first[0])), 0);
+  may_be_heads = false;
+  StepVariants others(options_, tuning_);
+  ASSERT_TRUE(others.begin(mlp(3, 16, 4)).value());
+  others.allow(cuts, 100);
+  const std::vector<size_t> next = others.next_to(0);
+  ASSERT_TRUE(others.make(next.back(), workers_));
+  EXPECT_EQ(levels(others.posed(next.back())), 0);
+  EXPECT_FALSE(others.posed(next.back()).neighbours({}).value().empty());
 }
 
 // The limit is for those that are made: what is of no use takes no place.

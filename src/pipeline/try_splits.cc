@@ -18,7 +18,49 @@
 
 namespace lowtide::pipeline {
 
-StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options) {
+namespace {
+
+// A slice or join of what lies one behind the other in memory, once a part has one sample.
+bool may_be_view(const ir::Graph& graph, ir::OpId id) {
+  const ir::Op& op = graph.op(id);
+  if (op.kind != "Slice" && op.kind != "Concat") return false;
+  const ir::Dims& made = graph.value(op.outputs[0]).dims;
+  const ir::Dims& read = graph.value(op.inputs[0]).dims;
+  size_t axis = 0;
+  while (axis < made.size() && made[axis] == read[axis]) ++axis;
+  const auto is_one = [](const sym::Expr& dim) { return dim == sym::Expr(1); };
+  return axis <= 1 ||
+         std::all_of(made.begin() + 1, made.begin() + static_cast<ptrdiff_t>(axis), is_one);
+}
+
+// The step with the candidate's rewrites and blocks, and its ops in the parts that its cuts say.
+Result<MovedStep> moved_step(const ir::Graph& forward, const OptimizeOptions& options,
+                             const Candidate& candidate) {
+  LT_ASSIGN(ir::Graph step, step_to_cut(forward, with(options, candidate)));
+  if (candidate.cuts.empty()) return MovedStep{std::move(step)};
+  LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(step, candidate.cuts));
+  LT_ASSIGN(fission::Expanded expanded, fission::expand(step, cuts));
+  MovedStep made{std::move(expanded.graph)};
+  made.is_part = IdVector<ir::OpId, char>(made.graph.op_count(), 1);
+  IdVector<ir::OpId, char> is_own(made.graph.op_count(), 0);  // does what an op of the step does
+  for (const ir::OpId op : step.ops()) {
+    for (const ir::OpId part : expanded.parts[op]) is_own[part] = 1;
+    if (expanded.parts[op].size() == 1) made.is_part[expanded.parts[op].front()] = 0;
+  }
+  for (const ir::OpId op : made.graph.ops())
+    if (!is_own[op] && may_be_view(made.graph, op)) made.how.views.push_back(op);
+  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
+  if (classes.empty()) return made;
+  made.how.along = classes.front().axes.front();
+  made.how.along->op = expanded.parts[made.how.along->op].front();
+  made.how.along->extent = classes.front().least_extent;
+  return made;
+}
+
+}  // namespace
+
+StepMoves step_moves(const ir::Graph& forward, const ir::Graph& step,
+                     const OptimizeOptions& options) {
   StepMoves moves;
   for (const std::string& name : open_rewrites(options))
     moves.moves.push_back({.rewrites = {name}});
@@ -27,8 +69,12 @@ StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options) {
   if (options.query_blocks <= 1 && may_block)
     for (int64_t blocks = 2; blocks <= kSplit.most_moved_blocks; blocks *= 2)
       moves.moves.push_back({.query_blocks = blocks});
+  if (options.ideas.more_cuts && options.cuts.empty() && step.op_count() <= kSplit.moved_cut_ops)
+    if (const auto classes = classes_to_cut(step))
+      for (fission::CutRule& rule : cuts_within(step, *classes))
+        moves.moves.push_back({.cuts = {std::move(rule)}});
   moves.step = [&forward, &options](const Candidate& candidate) {
-    return step_to_cut(forward, with(options, candidate));
+    return moved_step(forward, options, candidate);
   };
   return moves;
 }
@@ -57,10 +103,11 @@ std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
 }
 
 Result<bool> any_parts_are_faster(const ir::Graph& forward, const OptimizeOptions& options,
-                                  double whole_seconds, const StepMoves& moves) {
+                                  double whole_seconds, bool with_moves) {
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   // The whole step is where the search begins, so it is to be found, too.
   const double below = whole_seconds * (1 + kTrials.estimate_error);
+  const StepMoves moves = with_moves ? step_moves(forward, step, options) : StepMoves();
   LT_ASSIGN(const std::vector<Candidate> candidates,
             label_candidates(step, options, {}, below, moves));
   return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
@@ -157,6 +204,7 @@ Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
     for (const int64_t parts : {labels.parts - 1, labels.parts + 1}) {
       const Candidate next{.labels = {.parts = parts},
                            .query_blocks = trials.of_best.query_blocks,
+                           .cuts = trials.of_best.cuts,
                            .rewrites = trials.of_best.rewrites,
                            .fits = true};
       const bool was_tried = !next.has_moves() && trials.found(next.labels) != nullptr;
@@ -181,9 +229,9 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   const bool is_known = !trials.numbers.empty() && trials.best;
   const double below = is_known ? trials.to_be_beaten() : trials.to_beat;
   const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kTrials.estimate_error);
-  LT_ASSIGN(
-      const std::vector<Candidate> candidates,
-      label_candidates(step, options, {}, std::min(below, of_use), step_moves(forward, options)));
+  LT_ASSIGN(const std::vector<Candidate> candidates,
+            label_candidates(step, options, {}, std::min(below, of_use),
+                             step_moves(forward, step, options)));
   std::vector<Candidate> chosen =
       chosen_of(candidates, is_known ? kSplit.trials_beside_numbers : kSplit.trials);
   if (is_known) {
@@ -340,7 +388,8 @@ Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, cons
   LT_RETURN_IF_ERROR(try_some(std::span(&whole, 1), kSplit.trial_share));
   if (stopped()) return {};
   if (trials.is_free() && trials.of_best.labels.whole()) {
-    LT_ASSIGN(const bool any, any_parts_are_faster(forward, options, trials.seconds()));
+    LT_ASSIGN(const bool any,
+              any_parts_are_faster(forward, options, trials.seconds(), /*with_moves=*/false));
     if (!any) return {};
   }
   const auto rest = [&] { return after(options, seconds_since(start)); };

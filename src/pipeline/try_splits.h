@@ -29,6 +29,7 @@ struct SplitTuning {
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
   int64_t most_moved_blocks = 8;  // of queries, that the label search looks at
+  size_t moved_cut_ops = 8'000;   // of the largest step of which it looks at cuts, too
   double near = 0.05;  // of the seconds: a trial so much slower than the best is planned as well
   // Numbers of parts may be above their bounds by that share of what the best is above its own;
   // with transfers, for which a trial costs more, by all of it.
@@ -49,9 +50,11 @@ struct SplitTuning {
 };
 inline constexpr SplitTuning kSplit;
 
-// What the label search may do to the step beside labels: rewrites that nobody asked for, and
-// blocks of queries, if nobody said how many. Both must stay.
-StepMoves step_moves(const ir::Graph& forward, const OptimizeOptions& options);
+// What the label search may do to the step beside labels: rewrites that nobody asked for, blocks of
+// queries, if nobody said how many, and cuts along other axes, if nobody said any. `step`: what
+// step_to_cut makes of it. Forward graph and options must stay.
+StepMoves step_moves(const ir::Graph& forward, const ir::Graph& step,
+                     const OptimizeOptions& options);
 
 // The best candidates in parts without moves, and the best without levels.
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials);
@@ -64,7 +67,7 @@ std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates);
 // in one part: some need no budget to be worth it. Labels alone are estimated by each op once, most
 // of them by nothing else.
 Result<bool> any_parts_are_faster(const ir::Graph& forward, const OptimizeOptions& options,
-                                  double whole_seconds, const StepMoves& moves = {});
+                                  double whole_seconds, bool with_moves);
 
 // What is worth a plan beside the best: what trials and bounds say is no more exact than that.
 inline double near_best(const Trials& trials) {

@@ -389,12 +389,13 @@ def test_attention_without_dropout_does_not_draw():
 
 def test_a_draw_that_runs_again_is_the_same():
     def forward(m, x):
+        x = x @ m.weight
         for _ in range(6):
-            x = torch.tanh(x @ m.weight) * torch.rand_like(x)
+            x = x * torch.rand_like(x)  # the backward pass needs nothing but the draws: whatever kernels take, they run again
         return x
 
     torch.manual_seed(0)
-    model, batch = Net(forward), torch.randn(512, 4)
+    model, batch = Net(forward), torch.randn(4096, 4)
     loss_fn = lambda m, x: m(x).square().mean()  # noqa: E731
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
     best = lowtide.plan(model, loss_fn, mine, batch).arena_bytes
