@@ -18,8 +18,8 @@
 #include "base/element.h"
 #include "base/printable.h"
 #include "base/rng.h"
+#include "plan/part_name.h"
 #include "runtime/contents.h"
-#include "verify/part_name.h"
 
 namespace lowtide {
 namespace {
@@ -83,7 +83,7 @@ bool is_gradient(const plan::Plan& plan, PlanValueId id) {
 // "grad/w/part3", the contribution of a part to a sum, adds to what is "grad/w" in one part;
 // "grad/w/part3/part0", that of a part of a part, likewise.
 std::string_view whole_name(std::string_view name) {
-  while (const auto part = verify::part_name(name)) name = part->op;
+  while (const auto part = plan::part_name(name)) name = part->op;
   return name;
 }
 

@@ -16,7 +16,7 @@
 #include "cost/device.h"
 #include "lowtide/api.h"
 #include "pipeline/prepare.h"
-#include "verify/part_name.h"
+#include "plan/part_name.h"
 
 namespace lowtide {
 namespace {
@@ -87,7 +87,7 @@ bool in_parts(const plan::Plan& plan) {
 
 bool runs_parts(const plan::Plan& plan) {
   return in_parts(plan) && std::any_of(plan.ops.begin(), plan.ops.end(), [](const auto& op) {
-           return verify::part_name(op.name).has_value();
+           return plan::part_name(op.name).has_value();
          });
 }
 

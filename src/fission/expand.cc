@@ -7,6 +7,7 @@
 
 #include "ir/id_order.h"
 #include "ops/op_table.h"
+#include "plan/part_name.h"
 
 namespace lowtide::fission {
 namespace {
@@ -454,17 +455,9 @@ std::string part_name(std::string_view op, size_t k) {
 }
 
 std::string with_layers_exchanged(std::string_view name) {
-  // Where the last "/partK" of a text begins; its size where it ends with none.
-  const auto last_part = [](std::string_view text) {
-    const size_t digits = text.find_last_not_of("0123456789") + 1;
-    constexpr std::string_view kPart = "/part";
-    const bool is_part = digits < text.size() && text.substr(0, digits).ends_with(kPart);
-    return is_part ? digits - kPart.size() : text.size();
-  };
-  const size_t inner = last_part(name);
-  const size_t outer = last_part(name.substr(0, inner));
-  return fmt::format("{}{}{}", name.substr(0, outer), name.substr(inner),
-                     name.substr(outer, inner - outer));
+  const auto inner = plan::part_name(name);
+  const auto outer = inner ? plan::part_name(inner->op) : std::nullopt;
+  return outer ? part_name(part_name(outer->op, inner->part), outer->part) : std::string(name);
 }
 
 std::vector<int64_t> even_bounds(int64_t extent, int64_t parts, int64_t units) {

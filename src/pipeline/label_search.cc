@@ -351,10 +351,10 @@ class Search {
   }
 
   // The same labels in steps with one more rewrite, or with blocks, and those without levels; where
-  // they leave little of their axis to be cut, with a second axis. Nothing is forecast of them.
+  // they cannot be had in twice as many parts, with a second axis. Nothing is forecast of them.
   void push_moves(size_t from) {
     const Labels& labels = all_[from].candidate.labels;
-    const bool may_cut = !best_ || fission::most_parts(labels) * tuning_.cut_from > most_parts();
+    const bool may_cut = !best_ || 2 * fission::most_parts(labels) > most_parts();
     for (const size_t variant : variants_.next_to(all_[from].variant)) {
       if (variants_.moves(variant).cuts != all_[from].candidate.cuts && !may_cut) continue;
       push(all_[from], {.state = from, .ahead = labels, .variant = variant});

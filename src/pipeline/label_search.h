@@ -54,7 +54,6 @@ struct LabelSearchTuning {
   // Rewrites and blocks go on from so many of the best labels, with this part of the states (and of
   // closer looks), and a step of its own for each so many.
   size_t moved_from = 4, moved_share = 3, states_of_variant = 25;
-  int64_t cut_from = 2;     // cuts from labels with more than that part of the most parts there are
   int64_t most_parts = 64;  // kernels of less are too small
   size_t most_starts = 8;   // those that may be planned
   // Of the first so many, that recompute, a start for less memory by this part, too: arenas of

@@ -69,7 +69,7 @@ StepMoves step_moves(const ir::Graph& forward, const ir::Graph& step,
   if (options.query_blocks <= 1 && may_block)
     for (int64_t blocks = 2; blocks <= kSplit.most_moved_blocks; blocks *= 2)
       moves.moves.push_back({.query_blocks = blocks});
-  if (options.ideas.more_cuts && options.cuts.empty() && step.op_count() <= kSplit.moved_cut_ops)
+  if (options.ideas.more_cuts && options.cuts.empty() && step.op_count() <= kSplit.cut_trial_ops)
     if (const auto classes = classes_to_cut(step))
       for (fission::CutRule& rule : cuts_within(step, *classes))
         moves.moves.push_back({.cuts = {std::move(rule)}});

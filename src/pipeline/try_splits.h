@@ -29,7 +29,6 @@ struct SplitTuning {
   // More of them while the best is so far above its bound: searches of tight budgets differ.
   size_t more_trials = 4;
   int64_t most_moved_blocks = 8;  // of queries, that the label search looks at
-  size_t moved_cut_ops = 8'000;   // of the largest step of which it looks at cuts, too
   double near = 0.05;  // of the seconds: a trial so much slower than the best is planned as well
   // Numbers of parts may be above their bounds by that share of what the best is above its own;
   // with transfers, for which a trial costs more, by all of it.
@@ -38,7 +37,8 @@ struct SplitTuning {
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   double worth_parts = 0.002;  // likewise: what parts must win where nothing else is to be won
   size_t block_trials = 2;     // candidates with attention in blocks, and with rewrites
-  // Cuts beside the labels: so many trials, fewer where a trial is of very many ops.
+  // Cuts beside the labels: so many trials, fewer where a trial is of very many ops. Of steps of
+  // more ops the label search looks at none, either.
   size_t cut_trials = 14;
   size_t cut_trial_ops = 16'000;
   int64_t parts_beside_cuts = 4;  // where nothing fits without them

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "verify/part_name.h"
+#include "plan/part_name.h"
 
 namespace lowtide::pipeline {
 
@@ -33,10 +33,10 @@ void tell_unsplit(const UnsplitOps& unsplit, plan::Plan& plan) {
   std::set<std::string_view> told;
   for (plan::PlanOp& op : plan.ops) {
     auto found = unsplit.find(op.name);
-    std::optional<verify::PartName> part;  // or a part of a part
+    std::optional<plan::PartName> part;  // or a part of a part
     bool is_first = true;
     for (std::string_view name = op.name; found == unsplit.end();) {
-      part = verify::part_name(name);
+      part = plan::part_name(name);
       if (!part) break;
       is_first &= part->part == 0;
       name = part->op;

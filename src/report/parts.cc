@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "plan/part_name.h"
+
 namespace lowtide::report {
 namespace {
 
@@ -151,15 +153,8 @@ class PartsWeigher {
 }  // namespace
 
 std::string_view whole_of_part(std::string_view op_name) {
-  constexpr std::string_view kMark = "/part";
-  std::string_view whole, name = op_name;
-  for (int axis = 0; axis < 2; ++axis, name = whole) {  // an op is cut along two at most
-    const size_t at = name.rfind(kMark);
-    if (at == std::string_view::npos || at + kMark.size() == name.size()) break;
-    const std::string_view number = name.substr(at + kMark.size());
-    if (number.find_first_not_of("0123456789") != std::string_view::npos) break;
-    whole = name.substr(0, at);
-  }
+  std::string_view whole;
+  for (auto part = plan::part_name(op_name); part; part = plan::part_name(whole)) whole = part->op;
   return whole;
 }
 

@@ -14,11 +14,11 @@
 #include "base/result.h"
 #include "ops/destinations.h"
 #include "ops/op_table.h"
+#include "plan/part_name.h"
 #include "verify/beside.h"
 #include "verify/composition.h"
 #include "verify/facts.h"
 #include "verify/nested_part.h"
-#include "verify/part_name.h"
 #include "verify/parts_floor.h"
 #include "verify/whole_step.h"
 
@@ -81,8 +81,8 @@ class Parts {
       Place place;
       std::string_view name = op.name;
       auto base = whole_.find(name, op.kind);
-      for (auto part = part_name(name); !base && part && place.size() < kMostAxesCut;
-           part = part_name(name)) {
+      for (auto part = plan::part_name(name); !base && part && place.size() < kMostAxesCut;
+           part = plan::part_name(name)) {
         place.insert(place.begin(), part->part);
         name = part->op;
         base = whole_.find(name, op.kind);

@@ -10,7 +10,7 @@
 #include "base/dtype.h"
 #include "ops/destinations.h"
 #include "ops/op_table.h"
-#include "verify/part_name.h"
+#include "plan/part_name.h"
 
 namespace lowtide::verify {
 namespace {
@@ -110,7 +110,7 @@ std::string wrong_beside_parts(const plan::PartsFloor& claimed, const std::vecto
 
 // Or a part of a part of it.
 bool is_part_of(std::string_view name, std::string_view op) {
-  const auto part = part_name(name), outer = part ? part_name(part->op) : std::nullopt;
+  const auto part = plan::part_name(name), outer = part ? plan::part_name(part->op) : std::nullopt;
   return (part && part->op == op) || (outer && outer->op == op);
 }
 

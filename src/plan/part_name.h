@@ -1,7 +1,8 @@
-// Which op a part's name says it is a part of, and which part: "conv1/part3". A name proves
-// nothing: it only says what to compare with.
+// Which op a part's name says it is a part of, and which part: "conv1/part3", or of a part of a
+// part "conv1/part3/part0" (fission/expand.h makes them). A name proves nothing: it only says what
+// to compare with.
 //
-// Tests: parts_floor_test.cc, tests/verify_parts_test.cc.
+// Tests: report/parts_test.cc, tests/nested_parts_test.cc, tests/verify_parts_test.cc.
 #pragma once
 
 #include <charconv>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace lowtide::verify {
+namespace lowtide::plan {
 
 struct PartName {
   std::string_view op;
@@ -29,4 +30,4 @@ inline std::optional<PartName> part_name(std::string_view name) {
   return found;
 }
 
-}  // namespace lowtide::verify
+}  // namespace lowtide::plan
