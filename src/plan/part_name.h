@@ -2,7 +2,7 @@
 // part "conv1/part3/part0" (fission/expand.h makes them). A name proves nothing: it only says what
 // to compare with.
 //
-// Tests: report/parts_test.cc, tests/nested_parts_test.cc, tests/verify_parts_test.cc.
+// Tests: tests/nested_parts_test.cc, tests/verify_parts_test.cc, src/report/parts_test.cc.
 #pragma once
 
 #include <charconv>
