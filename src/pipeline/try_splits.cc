@@ -173,9 +173,12 @@ Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const Optimize
   std::vector<Candidate> chosen;
   for (Candidate& candidate : candidates) {
     if (!candidate.has_moves() && trials.found(candidate.labels) != nullptr) continue;
-    LT_ASSIGN(const std::optional<double> bound, least_seconds(forward, with(options, candidate)));
-    if (!bound || trials.expected(*bound, 1) >= trials.to_be_beaten()) continue;
-    candidate.seconds = *bound, candidate.fits = true;
+    const auto bound = least_seconds(forward, with(options, candidate));
+    const bool is_proposal = !candidate.cuts.empty() || !candidate.rewrites.empty();
+    if (!bound && is_proposal && bound.error().code == ErrorCode::kInput) continue;  // no such step
+    if (!bound) return tl::unexpected(bound.error());
+    if (!*bound || trials.expected(**bound, 1) >= trials.to_be_beaten()) continue;
+    candidate.seconds = **bound, candidate.fits = true;
     chosen.push_back(std::move(candidate));
   }
   std::stable_sort(chosen.begin(), chosen.end(),
