@@ -26,6 +26,15 @@ using ir::ValueId;
 
 constexpr int64_t kSamples = 6;
 
+// Parts launch kernels for nothing: small ops are worth a cut.
+pipeline::OptimizeOptions quick_options(const plan::KernelCatalog& kernels) {
+  pipeline::OptimizeOptions options = options_with(kernels);
+  options.find_smallest = false;
+  options.device.launch_seconds = 0;
+  spend_little(options);
+  return options;
+}
+
 // The best state of all has what `is_moved` says, and the best without is what a search without
 // moves finds.
 void expect_moves_are_states(const ir::Graph& graph, const pipeline::OptimizeOptions& options,
@@ -54,10 +63,7 @@ void expect_moves_are_states(const ir::Graph& graph, const pipeline::OptimizeOpt
 // One sequence: no samples to cut, and scores of all queries and keys are most of the memory.
 TEST(LabelMoves, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
-  auto options = options_with(*kernels);
-  options.find_smallest = false;
-  options.device.launch_seconds = 0;
-  spend_little(options);
+  auto options = quick_options(*kernels);
   constexpr int64_t kRows = 64, kWide = 4;
   GraphWriter net;
   ValueId x = net.given("x", {kRows, kWide});
@@ -95,15 +101,12 @@ TEST(LabelMoves, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
   EXPECT_GT(seconds, any->plan.claims.predicted_seconds);
 }
 
-// Two samples of attention, whose scores are most of the memory: in more than two parts they come
-// along a second axis, the heads, within the parts of the samples.
+// Two samples of attention, whose scores are most of the memory. Two parts of samples are all there
+// are, so heads are cut, too, within them; and not where the user does without.
 TEST(LabelMoves, CutsASecondAxisWhereTheFirstIsShort) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
-  auto options = options_with(*kernels);
-  options.find_smallest = false;
-  options.device.launch_seconds = 0;
+  auto options = quick_options(*kernels);
   options.rewrites.without = {"query-blocks"};
-  spend_little(options);
   constexpr int64_t kHeads = 4, kRows = 32, kWide = 4;
   GraphWriter net;
   ValueId x = net.given("x", {2, kHeads, kRows, kWide});
@@ -134,16 +137,24 @@ TEST(LabelMoves, CutsASecondAxisWhereTheFirstIsShort) {
   EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
   EXPECT_TRUE(verify::verify(any->plan).ok());
   expect_right_results(any->plan, step, *kernels);
+  const auto count_cuts = [&] {
+    const pipeline::StepMoves moves = pipeline::step_moves(graph, step, options);
+    return std::count_if(moves.moves.begin(), moves.moves.end(),
+                         [](const pipeline::Candidate& move) { return !move.cuts.empty(); });
+  };
+  EXPECT_GT(count_cuts(), 0);
+  options.cuts = any->cuts;  // the user's own
+  EXPECT_EQ(count_cuts(), 0);
+  options.cuts.clear();
+  options.ideas.more_cuts = false;
+  EXPECT_EQ(count_cuts(), 0);
 }
 
 // A rewrite that nobody asked for is found where the budget leaves its plan the fastest, and not
 // where it is refused.
 TEST(LabelMoves, TakesRewritesThatMakeThePlanFaster) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
-  auto options = options_with(*kernels);
-  options.find_smallest = false;
-  options.device.launch_seconds = 0;
-  spend_little(options);
+  auto options = quick_options(*kernels);
   GraphWriter net;
   const ir::Dims images{kSamples, 4, 16, 16};
   ValueId x = net.given("x", images);

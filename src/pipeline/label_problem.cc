@@ -50,8 +50,9 @@ uint64_t hash_of(const CutStep& cut) {
 }
 
 // Who reads what is judged as a view reads what it is a view on, and the view has no bytes. From
-// the last to the first, as one may be of another. One that the graph has as a view, or whose
-// result the step hands out, stays what it is, and is taken from the list.
+// the last to the first, as one may be of another. One that the graph has as a view, whose result
+// the step hands out, or whose operand it overwrites (readers would have to come before that)
+// stays what it is, and is taken from the list. What is a piece of a join is taken over by none.
 void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::ScheduleView& view) {
   plan::ScheduleProblem& problem = view.problem;
   std::map<ir::StorageId, plan::SchedValueId> value_of;
@@ -65,8 +66,18 @@ void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::Sche
     return copies && !problem.values[found->second].is_output ? found->second
                                                               : plan::SchedValueId::none();
   };
-  std::erase_if(views, [&](OpId op) { return !made_by(op).valid(); });
-  IdVector<plan::SchedValueId, char> is_view(problem.values.size(), 0);
+  const auto is_overwritten = [&](ir::ValueId input) {
+    const auto value = value_of.find(step.value(input).storage);
+    if (value != value_of.end()) return !problem.values[value->second].writers.empty();
+    const auto resident = resident_of.find(step.value(input).storage);
+    return resident == resident_of.end() || !problem.residents[resident->second].writers.empty();
+  };
+  std::erase_if(views, [&](OpId op) {
+    const std::vector<ir::ValueId>& read = step.op(op).inputs;
+    return !made_by(op).valid() || std::any_of(read.begin(), read.end(), is_overwritten);
+  });
+  // No other value takes their place.
+  IdVector<plan::SchedValueId, char> stays(problem.values.size(), 0);
   const auto add = [](const std::vector<SchedOpId>& more, std::vector<SchedOpId>& readers) {
     std::vector<SchedOpId> all;
     std::set_union(readers.begin(), readers.end(), more.begin(), more.end(),
@@ -75,18 +86,20 @@ void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::Sche
   };
   for (auto op = views.rbegin(); op != views.rend(); ++op) {
     const plan::SchedValueId made = made_by(*op);
-    is_view[made] = 1;
+    stays[made] = 1;
     problem.values[made].bytes = 0;
     for (const ir::ValueId input : step.op(*op).inputs) {
       const ir::StorageId from = step.value(input).storage;
-      if (const auto value = value_of.find(from); value != value_of.end())
+      if (const auto value = value_of.find(from); value != value_of.end()) {
         add(problem.values[made].readers, problem.values[value->second].readers);
+        stays[value->second] = 1;
+      }
       if (const auto value = resident_of.find(from); value != resident_of.end())
         add(problem.values[made].readers, problem.residents[value->second].readers);
     }
   }
   std::erase_if(problem.in_place,
-                [&](const plan::InPlacePair& pair) { return is_view[pair.input] != 0; });
+                [&](const plan::InPlacePair& pair) { return stays[pair.input] != 0; });
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ struct CutStep {
 // Runs of the whole step's problem, in their order.
 using StepRuns = std::vector<plan::SchedOpId>;
 
-// Of a step some of whose ops are parts along a second axis.
+// How a step is labelled whose ops are in parts along a second axis already.
 struct LabelledStep {
   // Labels are of the class that has this axis, in no more parts than its extent; none: of the
   // largest class.

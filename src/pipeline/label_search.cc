@@ -167,9 +167,8 @@ class Search {
   }
   size_t most_ahead() const { return tuning_.ahead * (workers_.count() + 1); }
 
-  // Rewrites and blocks, from the labels that are best without: what these come to is known
-  // before, so that moves add to it. Labels, further rewrites and blocks of what comes of them are
-  // states of the same queue.
+  // Moves, from the labels that are best without: what these come to is known before, so that moves
+  // add to it. Labels and further moves of what comes of them are states of the same queue.
   Status look_at_moves() {
     if (!variants_.has_moves() || is_done()) return {};
     const size_t first = all_.size();
@@ -215,7 +214,7 @@ class Search {
   }
 
   // Best first. The first ones and the first without levels get their starts, of those with
-  // rewrites or blocks and of those without by themselves.
+  // moves and of those without by themselves.
   Result<std::vector<Candidate>> ranked() {
     using Starts = Result<std::vector<std::vector<std::string>>>;
     std::vector<Candidate> ranked;
@@ -350,8 +349,9 @@ class Search {
          is_late] { return judge_.forecast(*posed, state, below, seen_, read_, is_late); });
   }
 
-  // The same labels in steps with one more rewrite, or with blocks, and those without levels; where
-  // they cannot be had in twice as many parts, with a second axis. Nothing is forecast of them.
+  // The same labels in steps with one more rewrite, with blocks or with a cut, and those labels
+  // without levels. Cuts come where labels cannot be had in twice as many parts, or where nothing
+  // is known to fit. Nothing is forecast of them.
   void push_moves(size_t from) {
     const Labels& labels = all_[from].candidate.labels;
     const bool may_cut = !best_ || 2 * fission::most_parts(labels) > most_parts();

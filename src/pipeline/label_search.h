@@ -66,7 +66,7 @@ struct LabelSearchTuning {
   size_t closer_looks = 12;  // states with the best bounds, with so many units
   int64_t closer_units = 4'000'000;
   int searches_without = 4;  // schedules of other states to start from
-  // With a link: at most so many searches for schedules before rewrites and blocks join. Bounds say
+  // With a link: at most so many searches for schedules before moves join. Bounds say
   // little there, so nearly every state would get one.
   int most_moving_searches = 64;
   // Where the best is so far above a state's bound, a closer look has more, and starts of its own
@@ -109,12 +109,12 @@ struct Candidate {
   }
 };
 
-// A step with moves. What cuts make of an op is a part, and so is what joins parts: no level of
-// labels can be named by it.
+// A step with moves. The head of a level must be an op of the step: neither a part that a cut has
+// made, nor what slices and joins parts.
 struct MovedStep {
   ir::Graph graph;
-  IdVector<ir::OpId, char> is_part = {};  // empty: of none
-  LabelledStep how = {};                  // labels cut it
+  IdVector<ir::OpId, char> is_part = {};  // by op, those too; empty: there are none
+  LabelledStep how = {};                  // which labels there are of it
 };
 
 // Steps that the same search looks at beside the given one: with rewrites, attention in blocks, or

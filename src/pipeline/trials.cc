@@ -140,11 +140,8 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
       ++trials.count;
       trials.last = *batch[k];
       if (!batch[k]->has_moves()) trials.tried.push_back(tried_as(batch[k]->labels, made[k]));
-      // Labels and cuts may name ops that a rewrite has taken away; cuts may not go together.
-      const bool is_proposal = !batch[k]->rewrites.empty() || !batch[k]->cuts.empty();
-      const bool has_no_such_step =
-          !made[k] && is_proposal && made[k].error().code == ErrorCode::kInput;
-      if (!made[k] && !is_about_budget(made[k].error()) && !has_no_such_step)
+      if (!made[k] && !is_about_budget(made[k].error()) &&
+          !is_no_such_step(*batch[k], made[k].error()))
         return tl::unexpected(made[k].error());
       if (!made[k]) continue;
       take(std::move(*made[k]), *batch[k], trials);

@@ -100,6 +100,14 @@ struct Trials {
   }
 };
 
+// Whether the error says that there is no such step: labels and cuts may name ops that a rewrite
+// has taken away, and cuts may not go together, or not within labels. Such a proposal is passed
+// over.
+inline bool is_no_such_step(const Candidate& candidate, const Error& error) {
+  const bool is_proposal = !candidate.rewrites.empty() || !candidate.cuts.empty();
+  return is_proposal && error.code == ErrorCode::kInput;
+}
+
 // Tries candidates in their order, each with 1 / `share` of the work of `options`, but those that
 // are no faster by their estimates. `start`: when the search began, for its limit of time, which
 // ends trials in their middle; a part of what it leaves is for those that come then. It ends where

@@ -20,17 +20,17 @@ namespace lowtide::pipeline {
 
 namespace {
 
-// A slice or join of what lies one behind the other in memory, once a part has one sample.
-bool may_be_view(const ir::Graph& graph, ir::OpId id) {
+// A slice or join of what lies one behind the other in memory, once a part has one of so many
+// samples: these are the outermost dimension, and only ones lie between them and the axis.
+bool may_be_view(const ir::Graph& graph, ir::OpId id, int64_t samples) {
   const ir::Op& op = graph.op(id);
   if (op.kind != "Slice" && op.kind != "Concat") return false;
   const ir::Dims& made = graph.value(op.outputs[0]).dims;
   const ir::Dims& read = graph.value(op.inputs[0]).dims;
-  size_t axis = 0;
-  while (axis < made.size() && made[axis] == read[axis]) ++axis;
+  const auto axis = std::mismatch(made.begin(), made.end(), read.begin(), read.end()).first;
+  if (axis == made.begin()) return true;
   const auto is_one = [](const sym::Expr& dim) { return dim == sym::Expr(1); };
-  return axis <= 1 ||
-         std::all_of(made.begin() + 1, made.begin() + static_cast<ptrdiff_t>(axis), is_one);
+  return made[0] == sym::Expr(samples) && std::all_of(made.begin() + 1, axis, is_one);
 }
 
 // The step with the candidate's rewrites and blocks, and its ops in the parts that its cuts say.
@@ -42,15 +42,16 @@ Result<MovedStep> moved_step(const ir::Graph& forward, const OptimizeOptions& op
   LT_ASSIGN(fission::Expanded expanded, fission::expand(step, cuts));
   MovedStep made{std::move(expanded.graph)};
   made.is_part = IdVector<ir::OpId, char>(made.graph.op_count(), 1);
-  IdVector<ir::OpId, char> is_own(made.graph.op_count(), 0);  // does what an op of the step does
+  IdVector<ir::OpId, char> is_own(made.graph.op_count(), 0);  // an op of the step, or a part of one
   for (const ir::OpId op : step.ops()) {
     for (const ir::OpId part : expanded.parts[op]) is_own[part] = 1;
     if (expanded.parts[op].size() == 1) made.is_part[expanded.parts[op].front()] = 0;
   }
-  for (const ir::OpId op : made.graph.ops())
-    if (!is_own[op] && may_be_view(made.graph, op)) made.how.views.push_back(op);
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   if (classes.empty()) return made;
+  for (const ir::OpId op : made.graph.ops())
+    if (!is_own[op] && may_be_view(made.graph, op, classes.front().least_extent))
+      made.how.views.push_back(op);
   made.how.along = classes.front().axes.front();
   made.how.along->op = expanded.parts[made.how.along->op].front();
   made.how.along->extent = classes.front().least_extent;
@@ -174,8 +175,7 @@ Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const Optimize
   for (Candidate& candidate : candidates) {
     if (!candidate.has_moves() && trials.found(candidate.labels) != nullptr) continue;
     const auto bound = least_seconds(forward, with(options, candidate));
-    const bool is_proposal = !candidate.cuts.empty() || !candidate.rewrites.empty();
-    if (!bound && is_proposal && bound.error().code == ErrorCode::kInput) continue;  // no such step
+    if (!bound && is_no_such_step(candidate, bound.error())) continue;
     if (!bound) return tl::unexpected(bound.error());
     if (!*bound || trials.expected(**bound, 1) >= trials.to_be_beaten()) continue;
     candidate.seconds = **bound, candidate.fits = true;

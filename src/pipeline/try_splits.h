@@ -59,8 +59,8 @@ StepMoves step_moves(const ir::Graph& forward, const ir::Graph& step,
 // The best candidates in parts without moves, and the best without levels.
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials);
 
-// The best candidates with rewrites or blocks, as long as they are estimated to be faster than all
-// without.
+// The best candidates with rewrites, blocks or cuts, as long as they are estimated to be faster
+// than all without.
 std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates);
 
 // Whether labels, with moves or without, may make the step faster than that, which is each op once

@@ -154,7 +154,11 @@ class PartsWeigher {
 
 std::string_view whole_of_part(std::string_view op_name) {
   std::string_view whole;
-  for (auto part = plan::part_name(op_name); part; part = plan::part_name(whole)) whole = part->op;
+  auto part = plan::part_name(op_name);
+  for (int axis = 0; part && axis < 2; ++axis) {  // an op is cut along two at most
+    whole = part->op;
+    part = plan::part_name(whole);
+  }
   return whole;
 }
 

@@ -15,6 +15,7 @@ namespace {
 TEST(Parts, NamesOfParts) {
   EXPECT_EQ(whole_of_part("fc/part0"), "fc");
   EXPECT_EQ(whole_of_part("a/part1/part12"), "a");
+  EXPECT_EQ(whole_of_part("a/part3/part1/part12"), "a/part3");  // the model's own name
   for (const char* name : {"", "fc", "fc/part", "fc/part1x", "/parts", "fc/part-1"})
     EXPECT_EQ(whole_of_part(name), "") << name;
 }
