@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { cells, close, open } from "./pages.mjs";
+import { cells, close, drawn, open } from "./pages.mjs";
 import { load } from "../scripts/bundle.mjs";
 import { makeReport } from "./reports.mjs";
 
@@ -63,7 +63,7 @@ async function openAll(page) {
     await details.click();
   for (const toggle of await page.locator(".toggle[aria-expanded=false]:enabled").all())
     await toggle.click().catch(() => {}); // a row that another one has closed
-  await page.waitForTimeout(100);
+  await drawn(page);
 }
 
 for (const width of WIDTHS)
@@ -176,6 +176,7 @@ test("the front's points and table are the data's, and it says where the shown p
   for (const [k, column] of columns.entries())
     assert.deepEqual(await cells(page, "The front", k), points.map(column), `column ${k}`);
   await page.locator(".front .point:not(.has-plan)").first().click();
+  await drawn(page);
   assert.match(await page.locator(".of-point").textContent(), /larger than 3 MB/);
   assert.equal(await page.locator(".aside-note").count(), 0);
   assert.equal(await page.locator(".front .point.shown").count(), 1);
@@ -186,6 +187,7 @@ test("the front's points and table are the data's, and it says where the shown p
   assert.match(note, /made-up\.lt, is no point of this front/);
   assert.equal(await other.page.locator(".front path.aside").count(), 1);
   await other.page.locator(".front .point:not(.has-plan)").first().click();
+  await drawn(other.page);
   assert.match(await other.page.locator(".of-point").textContent(), /sweep --plans writes it/);
   await other.page.close();
 });

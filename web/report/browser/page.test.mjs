@@ -12,6 +12,7 @@ import {
   cells as cellsOf,
   centre,
   close,
+  drawn,
   mapWindow,
   numbersAreTheDatas,
   open,
@@ -52,6 +53,7 @@ test("no proven number is claimed for more schedules than it speaks of", async (
   assert.match(await page.locator("#front p").first().textContent(), /in as many parts is faster/);
   for (const word of ["floor", "memory bound", "proven least time"]) {
     await page.locator(".numbers .term", { hasText: word }).focus();
+    await drawn(page);
     assert.match(await page.locator("#tip").textContent(), /in as many parts as here/, word);
   }
   assert.deepEqual(problems, []);
@@ -162,10 +164,12 @@ test("hovering tells what is there, clicking follows it", async () => {
   const curve = await centre(page, "canvas.curve");
   await page.mouse.move(curve.x, curve.y);
   await page.mouse.move(curve.x + 2, curve.y);
+  await drawn(page);
   assert.match(await page.locator("#tip").textContent(), /^step \d+ of \d+, .* present/);
   const map = await centre(page, "canvas.map", 0.5, 0.8);
   await page.mouse.move(map.x, map.y);
   await page.mouse.move(map.x + 1, map.y);
+  await drawn(page);
   const told = await page.locator("#tip strong").textContent();
   const tensor = plan.tensors.name.indexOf(told);
   assert.ok(tensor >= 0, `no tensor is called ${told}`);
@@ -208,6 +212,7 @@ test("steps are counted from 1 everywhere, as the text counts them", async () =>
   const map = await centre(page, "canvas.map", 0.5, 0.8);
   await page.mouse.move(map.x, map.y);
   await page.mouse.move(map.x + 1, map.y);
+  await drawn(page);
   const name = await page.locator("#tip strong").textContent();
   const stay = plan.stays.tensor
     .map((_, i) => i)
@@ -236,6 +241,7 @@ test("the tip says who makes a tensor, who reads it and how often it runs again;
     const at = await centre(page, "canvas.map", 0.12 + 0.8 * ((n % 12) / 12), 0.1 + 0.03 * (n % 25));
     await page.mouse.move(at.x, at.y);
     await page.mouse.move(at.x + 1, at.y);
+    await drawn(page);
     if (!(await page.locator("#tip").isVisible())) continue;
     const tensor = plan.tensors.name.indexOf(await page.locator("#tip strong").textContent());
     if (tensor < 0) continue;
@@ -256,6 +262,7 @@ test("the tip says who makes a tensor, who reads it and how often it runs again;
   assert.ok(seen.again > 0 && seen.read > 5, JSON.stringify(seen));
   const at = await centre(page, "canvas.map", 0.5, 0.8);
   await page.mouse.click(at.x, at.y);
+  await drawn(page);
   const stays = page.locator("#details-body dt:has-text('stays') + dd li").first();
   const name = await page.locator("#details-body h3 .name").textContent();
   const stay = plan.stays.tensor.findIndex((t) => plan.tensors.name[t] === name);
@@ -295,11 +302,11 @@ test("coloured by module, the map shows each tensor in its module's colour", asy
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url, { colorScheme: "light" });
   const [plan] = report.plans;
-  const drawn = await page.$eval("canvas.map", (c) => Number(c.dataset.frames));
+  const frames = await page.$eval("canvas.map", (c) => Number(c.dataset.frames));
   await page.locator("label", { hasText: /^module$/ }).first().click();
   await page.waitForFunction(
     (n) => Number(document.querySelector("canvas.map").dataset.frames) > n,
-    drawn,
+    frames,
   );
   const places = [0.25, 0.5, 0.75].flatMap((x) =>
     [0.1, 0.3, 0.42, 0.5, 0.57, 0.6, 0.75, 0.9].map((y) => [x, y]),
@@ -323,6 +330,7 @@ test("coloured by module, the map shows each tensor in its module's colour", asy
     const at = await centre(page, "canvas.map", x, y);
     await page.mouse.move(at.x, at.y);
     await page.mouse.move(at.x + 1, at.y);
+    await drawn(page);
     if (!(await page.locator("#tip").isVisible())) continue;
     const tensor = plan.tensors.name.indexOf(await page.locator("#tip strong").textContent());
     if (tensor < 0) continue;
@@ -350,6 +358,7 @@ test("searching finds a moved tensor, which is followed through all its stays an
   await page.keyboard.type(name);
   await page.waitForSelector("#search-list li");
   await page.keyboard.press("ArrowDown");
+  await drawn(page);
   const first = await page.locator("#search-list li[aria-selected=true] .kind").textContent();
   if (first !== "tensor")
     await page.locator("#search-list li", { hasText: "tensor" }).first().click();
@@ -394,7 +403,7 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
   const whole = await mapWindow(page);
   await page.mouse.move(map.x, map.y);
   await page.mouse.wheel(0, -300);
-  await page.waitForTimeout(60);
+  await drawn(page);
   assert.deepEqual(await mapWindow(page), whole, "the wheel alone scrolls");
   await page.mouse.move(map.x, map.y);
   await page.keyboard.down("Control");
@@ -403,6 +412,7 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
   await page.mouse.wheel(0, -300);
   await page.keyboard.up("Control");
   await page.waitForTimeout(300);
+  await drawn(page);
   const zoomed = await mapWindow(page);
   assert.ok(
     zoomed[1] - zoomed[0] < 0.8 * (whole[1] - whole[0]),
@@ -412,23 +422,24 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
   await page.mouse.down();
   await page.mouse.move(at.x + 120, at.y, { steps: 4 });
   await page.mouse.up();
-  await page.waitForTimeout(60);
+  await drawn(page);
   const dragged = await mapWindow(page);
   assert.ok(dragged[0] < zoomed[0]);
   assert.ok(Math.abs(dragged[1] - dragged[0] - (zoomed[1] - zoomed[0])) < 1e-9);
   await page.locator("canvas.map").focus();
   await page.keyboard.press("0");
-  await page.waitForTimeout(60);
+  await drawn(page);
   assert.deepEqual(await mapWindow(page), whole);
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowUp");
+  await drawn(page);
   assert.match(await page.locator("#live").textContent(), /MiB/);
   await page.keyboard.press("Enter");
   await page.waitForFunction(() =>
     /Tensor|Op/.test(document.querySelector("#details-body h3 .kind").textContent),
   );
   await page.getByRole("button", { name: "Peak: zoom to it" }).click();
-  await page.waitForTimeout(60);
+  await drawn(page);
   assert.ok((await mapWindow(page))[1] < whole[1] || (await mapWindow(page))[0] > whole[0]);
   await page.getByText("by step", { exact: true }).click();
   await page.getByRole("button", { name: "All: show the whole step" }).click();
@@ -436,8 +447,10 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
     document.querySelector("#axis-name").textContent.startsWith("steps"),
   );
   await page.keyboard.press("?");
+  await drawn(page);
   assert.equal(await page.locator("#help").isVisible(), true);
   await page.keyboard.press("Escape");
+  await drawn(page);
   assert.equal(await page.locator("#help").isVisible(), false);
   assert.deepEqual(problems, []);
   await page.close();
@@ -469,6 +482,7 @@ test("two fingers zoom and pan the map, one scrolls the page, a tap follows what
       );
     await touch("touchEnd", []);
     await page.waitForTimeout(100);
+    await drawn(page);
   };
   const width = ([left, right]) => right - left;
   await slide(
@@ -521,6 +535,7 @@ test("two fingers zoom and pan the map, one scrolls the page, a tap follows what
   const spot = await centre(page, "canvas.map", 0.5, 0.8);
   await page.touchscreen.tap(spot.x, spot.y);
   await page.waitForSelector("#details.chosen");
+  await drawn(page);
   const told = await page.locator("#details-body h3 .name").textContent();
   assert.ok(report.plans[0].tensors.name.includes(told), `no tensor is called ${told}`);
   assert.deepEqual(problems, []);
@@ -548,6 +563,7 @@ test("another plan is shown from the front, the list, and the section beside", a
     ),
   );
   await page.locator(".front .point:not(.has-plan)").first().click();
+  await drawn(page);
   assert.match(await page.locator(".of-point").textContent(), /budget .* left out, as this file/);
   assert.deepEqual(problems, []);
   await page.close();
@@ -580,9 +596,11 @@ test("the theme follows the system until the reader chooses, and paper is light"
   assert.equal(await theme(), "dark");
   const dark = await picture();
   await page.locator("#theme").selectOption("light");
+  await drawn(page);
   assert.equal(await theme(), "light");
   assert.equal(dark.equals(await picture()), false, "the canvas is drawn again");
   await page.locator("#theme").selectOption("dark");
+  await drawn(page);
   await page.evaluate(
     () =>
       void addEventListener(
@@ -595,6 +613,7 @@ test("the theme follows the system until the reader chooses, and paper is light"
   assert.equal(await theme(), "dark");
   await page.emulateMedia({ colorScheme: "light" });
   await page.locator("#theme").selectOption("auto");
+  await drawn(page);
   assert.equal(await theme(), "light");
   assert.deepEqual(problems, []);
   await page.close();
@@ -604,13 +623,16 @@ test("words with a dotted line and sizes tell more, by pointer and by Tab", asyn
   const { report, url } = makeReport("compare");
   const { page, problems } = await open(url);
   await page.locator(".numbers .term", { hasText: "floor" }).focus();
+  await drawn(page);
   assert.match(await page.locator("#tip").textContent(), /proven to be needed/);
   await page.locator("[data-fact=arena_bytes] .size").hover();
+  await drawn(page);
   assert.equal(
     await page.locator("#tip").textContent(),
     exactBytes(report.plans[0].summary.arena_bytes),
   );
   await page.keyboard.press("Escape");
+  await drawn(page);
   assert.equal(await page.locator("#tip").isVisible(), false);
   assert.deepEqual(problems, []);
   await page.close();

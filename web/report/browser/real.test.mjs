@@ -15,6 +15,7 @@ import {
   busy,
   centre,
   close,
+  drawn,
   mapWindow,
   numbersAreTheDatas,
   open,
@@ -35,7 +36,7 @@ async function hoverATensor(page, plan) {
       const at = await centre(page, "canvas.map", x, y);
       await page.mouse.move(at.x - 1, at.y);
       await page.mouse.move(at.x, at.y);
-      await page.waitForTimeout(40);
+      await drawn(page);
       if (!(await page.locator("#tip").isVisible())) continue;
       const tensor = plan.tensors.name.indexOf(await page.locator("#tip strong").textContent());
       if (tensor < 0) continue;
@@ -53,10 +54,11 @@ async function zooms(page) {
   await page.mouse.move(at.x, at.y);
   await page.mouse.wheel(0, -300);
   await page.waitForTimeout(200);
+  await drawn(page);
   const near = await mapWindow(page);
   assert.ok(near[1] - near[0] < 0.8 * (whole[1] - whole[0]), `${near} is not inside ${whole}`);
   await page.keyboard.press("0");
-  await page.waitForTimeout(60);
+  await drawn(page);
   assert.deepEqual(await mapWindow(page), whole);
 }
 
