@@ -44,6 +44,7 @@
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/try_splits.h"
 
@@ -205,18 +206,19 @@ std::string print(const pipeline::Candidate& candidate) {
 }
 
 Measured search_with(const ir::Graph& step, const pipeline::OptimizeOptions& options,
-                     const pipeline::LabelSearchTuning& tuning) {
+                     const pipeline::LabelSearchTuning& tuning, const pipeline::StepMoves& moves) {
   const Watch watch;
   pipeline::LabelSearchCounts states;
-  value_or_exit(pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, {}, &states));
+  value_or_exit(
+      pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, moves, &states));
   return watch.stopped(states);
 }
 
 void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& options,
-                  pipeline::LabelSearchTuning tuning) {
-  const Measured all = search_with(step, options, tuning);
+                  pipeline::LabelSearchTuning tuning, const pipeline::StepMoves& moves) {
+  const Measured all = search_with(step, options, tuning, moves);
   tuning.remat_units = 1, tuning.closer_looks = 0;
-  const Measured without_search = search_with(step, options, tuning);
+  const Measured without_search = search_with(step, options, tuning, moves);
   const auto line = [](const char* stage, const Measured& m) {
     fmt::print("  {:<42} {}\n", stage, print(m));
   };
@@ -224,32 +226,36 @@ void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& option
   line("and retention searches: the whole search", all);
 }
 
-void print_without(std::string_view name, const ir::Graph& step,
+void print_without(std::string_view name, const ir::Graph& forward, const ir::Graph& step,
                    const pipeline::OptimizeOptions& options,
                    const pipeline::LabelSearchTuning& tuning) {
-  const auto found = value_or_exit(pipeline::label_candidates(step, options, tuning));
+  const auto moves = value_or_exit(pipeline::step_moves(forward, step, options));
+  const auto found =
+      value_or_exit(pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, moves));
   fmt::print("  without {:<8} {} states; ", name, found.size());
   if (!found.empty() && found.front().fits)
-    fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, fission::print(found[0].labels));
+    fmt::print("best {:.4f} ms: {}\n", 1e3 * found[0].seconds, print(found[0]));
   else
     fmt::print("none fits\n");
 }
 
-void print_mutations(const ir::Graph& step, const pipeline::OptimizeOptions& options,
+void print_mutations(const ir::Graph& forward, const ir::Graph& step,
+                     const pipeline::OptimizeOptions& options,
                      const pipeline::LabelSearchTuning& tuning) {
   for (const auto& [name, member] : pipeline::label_mutations()) {
     pipeline::OptimizeOptions without = options;
     without.mutations.*member = false;
-    print_without(name, step, without, tuning);
+    print_without(name, forward, step, without, tuning);
   }
 }
 
-void print_ideas(const ir::Graph& step, const pipeline::OptimizeOptions& options,
+void print_ideas(const ir::Graph& forward, const ir::Graph& step,
+                 const pipeline::OptimizeOptions& options,
                  const pipeline::LabelSearchTuning& tuning) {
   for (const pipeline::SearchIdea& idea : pipeline::search_ideas()) {
     pipeline::OptimizeOptions without = options;
     idea.of(without) = false;
-    print_without(idea.name, step, without, tuning);
+    print_without(idea.name, forward, step, without, tuning);
   }
 }
 
@@ -402,11 +408,11 @@ nlohmann::json measure(const Flags& flags) {
              *options.budget_bytes >> 20, flags.ratio, 1e3 * once.predicted_seconds);
   pipeline::LabelSearchTuning tuning;
   const pipeline::OptimizeOptions judging = judged_by(flags, options, tuning);
+  const auto moves = value_or_exit(pipeline::step_moves(forward, step, judging));
   const Watch watch;
   pipeline::LabelSearchCounts states;
   const auto candidates = value_or_exit(
-      pipeline::label_candidates(step, judging, tuning, pipeline::kAnyTime,
-                                 pipeline::step_moves(forward, step, judging), &states));
+      pipeline::label_candidates(step, judging, tuning, pipeline::kAnyTime, moves, &states));
   const Measured measured = watch.stopped(states);
   const auto fits = [](const pipeline::Candidate& c) { return c.fits; };
   const auto fitting =
@@ -415,9 +421,9 @@ nlohmann::json measure(const Flags& flags) {
   if (fitting > 0)
     fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds, print(candidates[0]));
   fmt::print("\n");
-  if (flags.stages) print_stages(step, options, tuning);
-  if (flags.mutations) print_mutations(step, options, tuning);
-  if (flags.ideas) print_ideas(step, options, tuning);
+  if (flags.stages) print_stages(step, options, tuning, moves);
+  if (flags.mutations) print_mutations(forward, step, options, tuning);
+  if (flags.ideas) print_ideas(forward, step, options, tuning);
   Correlations found;
   if (flags.plans > 0)
     found = plan_all(flags, forward, step, options, drawn(flags, step, options, candidates));

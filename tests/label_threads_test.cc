@@ -2,6 +2,7 @@
 // with the same estimates and schedules to start from, and as many of them judged and forecast.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,8 +15,10 @@
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/try_splits.h"
+#include "support/coupled_heads.h"
 #include "support/tangled.h"
 
 namespace lowtide {
@@ -91,7 +94,7 @@ TEST(LabelThreads, ComeToTheSameOnRandomSteps) {
   EXPECT_GT(fit, 20);
 }
 
-// With rewrites and blocks of queries.
+// With rewrites and blocks of queries; images have more samples than a search cuts.
 TEST(LabelThreads, ComeToTheSameOnModels) {
   int64_t fit = 0;
   for (const char* name : {"vit", "gptneo", "unetpp"}) {
@@ -107,9 +110,29 @@ TEST(LabelThreads, ComeToTheSameOnModels) {
     const ir::Graph step = pipeline::step_to_cut(*forward, options).value();
     const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
     options.budget_bytes = peak * 45 / 100;
-    fit += expect_the_same(step, pipeline::step_moves(*forward, step, options), options, name);
+    fit +=
+        expect_the_same(step, pipeline::step_moves(*forward, step, options).value(), options, name);
   }
   EXPECT_GT(fit, 3);
+}
+
+// With cuts along a second axis, where samples are few.
+TEST(LabelThreads, ComeToTheSameWithCuts) {
+  pipeline::OptimizeOptions options = options_for(autodiff::LossKind::kMeanSquaredError);
+  options.rewrites.without = {"query-blocks"};
+  const ir::Graph forward = coupled_heads(2);
+  const ir::Graph step = pipeline::step_to_cut(forward, options).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  for (const int64_t percent : {30, 50}) {
+    options.budget_bytes = peak * percent / 100;
+    const auto moves = pipeline::step_moves(forward, step, options).value();
+    EXPECT_GT(expect_the_same(step, moves, options, "with cuts"), 0);
+    const auto found = pipeline::label_candidates(step, options, {}, pipeline::kAnyTime, moves);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_TRUE(std::any_of(found->begin(), found->end(), [](const Candidate& one) {
+      return !one.cuts.empty();
+    })) << percent;
+  }
 }
 
 }  // namespace

@@ -75,16 +75,17 @@ Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph) {
 
 Result<Scale> Scale::make(const ir::Graph& graph, const analysis::ScheduleView& view,
                           const AxisClass& axis_class, int64_t alignment_bytes,
-                          std::span<const OpId> views) {
+                          std::span<const ViewInParts> views) {
   Scale scale(graph, view, alignment_bytes);
   LT_RETURN_IF_ERROR(scale.find_touches(axis_class, views));
   LT_ASSIGN(scale.passes_, passes_of(graph, axis_class));
   return scale;
 }
 
-Status Scale::find_touches(const AxisClass& axis_class, std::span<const OpId> views) {
+Status Scale::find_touches(const AxisClass& axis_class, std::span<const ViewInParts> views) {
   touches_ = IdVector<SchedValueId, std::vector<Touch>>(view_.problem.values.size());
   sums_of_ = IdVector<SchedValueId, std::vector<OpId>>(view_.problem.values.size());
+  views_ = IdVector<SchedValueId, std::optional<ViewInParts>>(view_.problem.values.size());
   std::map<ir::StorageId, SchedValueId> value_of;
   for (const SchedValueId v : view_.storage.ids()) value_of[view_.storage[v]] = v;
   IdVector<OpId, int> axis_of(graph_.op_count(), -1);
@@ -111,10 +112,11 @@ Status Scale::find_touches(const AxisClass& axis_class, std::span<const OpId> vi
     }
   }
   // Who touches a view touches what it is a view on; from the last view to the first.
-  for (auto op = views.rbegin(); op != views.rend(); ++op) {
-    const auto made = value_of.find(graph_.value(graph_.op(*op).outputs[0]).storage);
+  for (auto view = views.rbegin(); view != views.rend(); ++view) {
+    const auto made = value_of.find(graph_.value(graph_.op(view->op).outputs[0]).storage);
     LT_CHECK(made != value_of.end(), "a view on what the step makes");
-    for (const ir::ValueId input : graph_.op(*op).inputs) {
+    views_[made->second] = *view;
+    for (const ir::ValueId input : graph_.op(view->op).inputs) {
       const auto from = value_of.find(graph_.value(input).storage);
       if (from == value_of.end()) continue;
       const std::vector<Touch>& more = touches_[made->second];
@@ -137,6 +139,10 @@ int level_of_pieces(const Levels& levels, int level, int made) {
 }
 
 }  // namespace
+
+bool Scale::is_view(SchedValueId value, const Cuts& cuts) const {
+  return views_[value] && views_[value]->is_view(cuts);
+}
 
 // The outermost level with parts that add up the value; kOutside, if there is none.
 int Scale::level_of_sum(const Levels& levels, const IdVector<OpId, int>& level_of,
@@ -279,7 +285,7 @@ int64_t Scale::bytes_at(SchedOpId op, std::span<const SchedValueId> values, cons
     const bool is_there = std::binary_search(values.begin(), values.end(), v) ||
                           (held != Levels::kOutside && levels.common(held, around) == held) ||
                           is_head_of(producer, op, levels, level_of);
-    if (!is_there) continue;
+    if (!is_there || is_view(v, cuts)) continue;
     const int64_t bytes = view_.problem.values[v].bytes;
     all += level == Levels::kOutside
                ? bytes
@@ -309,6 +315,7 @@ Scaled Scale::problem(const Levels& levels, const Cuts& cuts,
   std::vector<Held> held;
   for (const SchedValueId v : problem.values.ids()) {
     plan::SchedValue& value = problem.values[v];
+    if (is_view(v, cuts)) value.bytes = 0;
     const int pass = passes_.of[view_.op[value.producer]];
     if (const int level = level_of_sum(levels, level_of, v); level != Levels::kOutside) {
       held.push_back({v, level, pass});

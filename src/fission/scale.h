@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,17 @@ struct LeastPart {
 // belong. In the order of the graph. Error: as ops::axis_map.
 Result<std::vector<LeastPart>> least_parts(const ir::Graph& graph);
 
+// A slice or join that copies nothing where labels leave it in so many parts or more: what it parts
+// or joins lies one behind the other then.
+struct ViewInParts {
+  ir::OpId op;
+  int64_t least_parts = 1;
+  bool is_view(const Cuts& cuts) const {
+    const size_t bounds = cuts[op] ? cuts[op]->bounds.size() : 2;
+    return static_cast<int64_t>(bounds) > least_parts;
+  }
+};
+
 struct Scaled {
   plan::ScheduleProblem problem;
   IdVector<plan::SchedOpId, plan::SchedOpId> op;  // as the whole step's problem has it; or none
@@ -60,11 +72,12 @@ struct Scaled {
 class Scale {
  public:
   // `view` is of `graph`, whose dims are constant, without sums in any order. Sizes are rounded up
-  // to `alignment_bytes`. `views`: in the order of the graph, ops that `view` takes for views on
-  // what they read. Graph and view must stay. Error: as ops::axis_map.
+  // to `alignment_bytes`. `views`: in the order of the graph; who reads what one makes reads in
+  // `view` what it reads, too, as if it were a view always. Graph and view must stay. Error: as
+  // ops::axis_map.
   static Result<Scale> make(const ir::Graph& graph, const analysis::ScheduleView& view,
                             const AxisClass& axis_class, int64_t alignment_bytes,
-                            std::span<const ir::OpId> views = {});
+                            std::span<const ViewInParts> views = {});
 
   // `cuts` are those of the levels: an op that could not follow its level is judged by its parts.
   // `seconds`: of all parts of each op.
@@ -100,7 +113,8 @@ class Scale {
 
   Scale(const ir::Graph& graph, const analysis::ScheduleView& view, int64_t alignment_bytes)
       : graph_(graph), view_(view), alignment_bytes_(alignment_bytes) {}
-  Status find_touches(const AxisClass& axis_class, std::span<const ir::OpId> views);
+  Status find_touches(const AxisClass& axis_class, std::span<const ViewInParts> views);
+  bool is_view(plan::SchedValueId value, const Cuts& cuts) const;
   int level_of_sum(const Levels& levels, const IdVector<ir::OpId, int>& level_of,
                    plan::SchedValueId value) const;
   void keep_heads(const Levels& levels, const std::vector<std::vector<plan::SchedOpId>>& within,
@@ -120,6 +134,7 @@ class Scale {
   const analysis::ScheduleView& view_;
   int64_t alignment_bytes_;
   IdVector<plan::SchedValueId, std::vector<Touch>> touches_;
+  IdVector<plan::SchedValueId, std::optional<ViewInParts>> views_;  // by what they make
   Passes passes_;
   IdVector<plan::SchedValueId, std::vector<ir::OpId>> sums_of_;  // who adds its parts up into it
 };

@@ -124,20 +124,13 @@ Result<std::vector<std::vector<std::string>>> LabelJudge::starts(const LabelProb
                                                                  const StepRuns& runs, bool tight,
                                                                  const Limits& limits) const {
   LT_ASSIGN(const auto cut, of.cut(candidate.labels));
-  // The step's cuts came before the labels, whose parts are the outer ones in a plan.
-  const auto unfolded = [&](const StepRuns& some) {
-    std::vector<std::string> names = of.unfolded(*cut, some);
-    if (!candidate.cuts.empty())
-      for (std::string& name : names) name = fission::with_layers_exchanged(name);
-    return names;
-  };
-  std::vector<std::vector<std::string>> made = {unfolded(runs)};
+  std::vector<std::vector<std::string>> made = {of.unfolded(*cut, runs)};
   if (!tight || runs.size() == of.view().op.size()) return made;
   PosedLabels posed = pose(of, *cut, budget_bytes_);
   posed.scaled.problem.budget_bytes = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
   const auto found = schedule_within(
       of, posed, options_, {.limits = limits.with_units(tuning_.closer_units), .starts = {runs}});
-  if (found && !found->runs.empty()) made.push_back(unfolded(found->runs));
+  if (found && !found->runs.empty()) made.push_back(of.unfolded(*cut, found->runs));
   return made;
 }
 

@@ -39,8 +39,7 @@ class LabelJudgeTest : public testing::Test {
 
   std::unique_ptr<PosedVariant> posed() const {
     auto problem = LabelProblem::make(step_, options_, 100'000).value();
-    return std::make_unique<PosedVariant>(std::move(problem), 7, IdVector<ir::OpId, char>(),
-                                          options_, tuning_);
+    return std::make_unique<PosedVariant>(std::move(problem), 7, options_, tuning_);
   }
   LabelsAhead ahead(const Labels& labels) const {
     return {.posed = posed_.get(),

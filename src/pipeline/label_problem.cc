@@ -49,11 +49,13 @@ uint64_t hash_of(const CutStep& cut) {
   return hash_of(words);
 }
 
-// Who reads what is judged as a view reads what it is a view on, and the view has no bytes. From
-// the last to the first, as one may be of another. One that the graph has as a view, whose result
-// the step hands out, or whose operand it overwrites (readers would have to come before that)
-// stays what it is, and is taken from the list. What is a piece of a join is taken over by none.
-void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::ScheduleView& view) {
+// Who reads what may be judged as a view reads what it is a view on. From the last to the first, as
+// one may be of another. One that the graph has as a view, whose result the step hands out, or
+// whose operand it overwrites (readers would have to come before that) stays what it is, and is
+// taken from the list. What is a piece of a join is taken over by none. Labels under which it is a
+// copy all the same are judged by a little more than they take: its operand stays as long as it.
+void see_through(const ir::Graph& step, std::vector<fission::ViewInParts>& views,
+                 analysis::ScheduleView& view) {
   plan::ScheduleProblem& problem = view.problem;
   std::map<ir::StorageId, plan::SchedValueId> value_of;
   std::map<ir::StorageId, plan::SchedResidentId> resident_of;
@@ -72,9 +74,9 @@ void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::Sche
     const auto resident = resident_of.find(step.value(input).storage);
     return resident == resident_of.end() || !problem.residents[resident->second].writers.empty();
   };
-  std::erase_if(views, [&](OpId op) {
-    const std::vector<ir::ValueId>& read = step.op(op).inputs;
-    return !made_by(op).valid() || std::any_of(read.begin(), read.end(), is_overwritten);
+  std::erase_if(views, [&](const fission::ViewInParts& one) {
+    const std::vector<ir::ValueId>& read = step.op(one.op).inputs;
+    return !made_by(one.op).valid() || std::any_of(read.begin(), read.end(), is_overwritten);
   });
   // No other value takes their place.
   IdVector<plan::SchedValueId, char> stays(problem.values.size(), 0);
@@ -84,11 +86,10 @@ void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::Sche
                    std::back_inserter(all));
     readers = std::move(all);
   };
-  for (auto op = views.rbegin(); op != views.rend(); ++op) {
-    const plan::SchedValueId made = made_by(*op);
+  for (auto one = views.rbegin(); one != views.rend(); ++one) {
+    const plan::SchedValueId made = made_by(one->op);
     stays[made] = 1;
-    problem.values[made].bytes = 0;
-    for (const ir::ValueId input : step.op(*op).inputs) {
+    for (const ir::ValueId input : step.op(one->op).inputs) {
       const ir::StorageId from = step.value(input).storage;
       if (const auto value = value_of.find(from); value != value_of.end()) {
         add(problem.values[made].readers, problem.values[value->second].readers);
@@ -105,29 +106,30 @@ void see_through(const ir::Graph& step, std::vector<OpId>& views, analysis::Sche
 }  // namespace
 
 LabelProblem::LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units,
-                           std::vector<OpId> views)
+                           LabelledStep how)
     : step_(std::move(step)),
       options_(options),
       order_units_(order_units),
-      views_(std::move(views)),
+      views_(std::move(how.views)),
+      made_(std::move(how.made)),
       estimator_(options.device, options.costs ? &*options.costs : nullptr) {}
 
 Result<std::unique_ptr<LabelProblem>> LabelProblem::make(ir::Graph step,
                                                          const OptimizeOptions& options,
                                                          int64_t order_units, LabelledStep how) {
+  const std::optional<fission::ClassAxis> along = how.along;
   std::unique_ptr<LabelProblem> made(
-      new LabelProblem(std::move(step), options, order_units, std::move(how.views)));
+      new LabelProblem(std::move(step), options, order_units, std::move(how)));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(made->step_));
   const auto is_labelled = [&](const fission::AxisClass& one) {
-    return !how.along || std::any_of(one.axes.begin(), one.axes.end(), [&](const auto& axis) {
-      return axis.op == how.along->op && axis.axis == how.along->axis;
+    return !along || std::any_of(one.axes.begin(), one.axes.end(), [&](const auto& axis) {
+      return axis.op == along->op && axis.axis == along->axis;
     });
   };
   const auto labelled = std::find_if(classes.begin(), classes.end(), is_labelled);
   if (labelled == classes.end()) return std::unique_ptr<LabelProblem>();
   made->axis_class_ = *labelled;
-  if (how.along)
-    made->axis_class_.least_extent = std::min(labelled->least_extent, how.along->extent);
+  if (along) made->axis_class_.least_extent = std::min(labelled->least_extent, along->extent);
   made->reader_.emplace(made->step_, made->axis_class_);
   LT_RETURN_IF_ERROR(made->pose());
   return made;
@@ -160,7 +162,8 @@ Status LabelProblem::pose() {
 
 Result<IdVector<OpId, double>> LabelProblem::seconds_of(const fission::Cuts& cuts) const {
   LT_ASSIGN(auto seconds, seconds_->all(cuts));
-  for (const OpId view : views_) seconds[view] = 0;
+  for (const fission::ViewInParts& view : views_)
+    if (view.is_view(cuts)) seconds[view.op] = 0;
   return seconds;
 }
 
@@ -254,8 +257,10 @@ std::vector<std::string> LabelProblem::unfolded(const CutStep& cut, const StepRu
   for (const fission::PartRun& run :
        fission::unfold(view_->problem, cut.levels, of_run, runs, scale_->waits_for())) {
     const OpId op = view_->op[run.op];
-    const std::string& name = step_.op(op).name;
-    names.push_back(cut.cuts[op] ? fission::part_name(name, static_cast<size_t>(run.part)) : name);
+    std::string name = step_.op(op).name;
+    if (cut.cuts[op]) name = fission::part_name(name, static_cast<size_t>(run.part));
+    const bool is_of_two = cut.cuts[op] && made(op) == LabelledStep::Made::kPart;
+    names.push_back(is_of_two ? fission::with_layers_exchanged(name) : name);
   }
   return names;
 }

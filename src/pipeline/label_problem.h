@@ -51,10 +51,13 @@ struct LabelledStep {
   // Labels are of the class that has this axis, in no more parts than its extent; none: of the
   // largest class.
   std::optional<fission::ClassAxis> along = {};
-  // In the order of the graph: slices and joins that are judged as if they copied nothing. Those
-  // between parts of a second axis lie one behind the other, once labels leave one sample in a
-  // part.
-  std::vector<ir::OpId> views = {};
+  // In the order of the graph: slices and joins between parts of the second axis that copy nothing
+  // under labels with parts of few enough samples.
+  std::vector<fission::ViewInParts> views = {};
+  // By op, what it is to the cut along the second axis: whole, a part, or a slice or join between
+  // parts; empty: all are whole. In a plan the labels' parts are the outer ones, and named so.
+  enum class Made : char { kWhole, kPart, kBetween };
+  IdVector<ir::OpId, Made> made = {};
 };
 
 class LabelProblem {
@@ -67,6 +70,9 @@ class LabelProblem {
   LabelProblem& operator=(const LabelProblem&) = delete;
 
   const ir::Graph& step() const { return step_; }
+  LabelledStep::Made made(ir::OpId op) const {
+    return made_.empty() ? LabelledStep::Made::kWhole : made_[op];
+  }
   const fission::AxisClass& axis_class() const { return axis_class_; }
   const analysis::ScheduleView& view() const { return *view_; }
   const fission::Scale& scale() const { return *scale_; }
@@ -99,7 +105,7 @@ class LabelProblem {
 
  private:
   LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units,
-               std::vector<ir::OpId> views);
+               LabelledStep how);
   Status pose();
   Result<IdVector<ir::OpId, double>> seconds_of(const fission::Cuts& cuts) const;
   IdVector<ir::OpId, int64_t> workspaces() const;
@@ -107,7 +113,8 @@ class LabelProblem {
   const ir::Graph step_;
   const OptimizeOptions& options_;
   const int64_t order_units_;
-  std::vector<ir::OpId> views_;
+  std::vector<fission::ViewInParts> views_;
+  const IdVector<ir::OpId, LabelledStep::Made> made_;
   const cost::Estimator estimator_;
   fission::AxisClass axis_class_;
   mutable std::optional<fission::LabelReader> reader_;

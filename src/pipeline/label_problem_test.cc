@@ -144,9 +144,12 @@ TEST(LabelProblemViews, AreJudgedAsIfTheyCopiedNothing) {
   const auto joined = rewrite::join_pieces(in_halves(1, 128), options.device.alignment_bytes,
                                            {.instead_of_in_place = true});
   ASSERT_EQ(joined->joined, 1);
-  std::vector<ir::OpId> views;
-  for (const ir::OpId op : copied.ops())
-    if (copied.op(op).kind == "Slice" || copied.op(op).kind == "Concat") views.push_back(op);
+  std::vector<fission::ViewInParts> views, in_two;
+  for (const ir::OpId op : copied.ops()) {
+    if (copied.op(op).kind != "Slice" && copied.op(op).kind != "Concat") continue;
+    views.push_back({op});
+    in_two.push_back({op, 2});
+  }
   ASSERT_EQ(views.size(), 3U);
   const auto peak = [](const LabelProblem& of, const Labels& labels) {
     return of.best_order(of.scaled(of.cut(labels).value().value(), kBudget).problem).peak_bytes;
@@ -168,6 +171,16 @@ TEST(LabelProblemViews, AreJudgedAsIfTheyCopiedNothing) {
   EXPECT_LT(judged->cut({}).value()->once_seconds, as_copies->cut({}).value()->once_seconds);
   // A part of one sample is half of everything but what is handed out.
   EXPECT_EQ(2 * bytes(*judged, {.parts = 2}), bytes(*judged, {}));
+  // What is a view in two parts only is a copy in one: with its bytes and its time.
+  const auto later = LabelProblem::make(copied, options, 100'000, {.views = in_two}).value();
+  EXPECT_EQ(bytes(*later, {}), bytes(*as_copies, {}));
+  EXPECT_EQ(bytes(*later, {.parts = 2}), bytes(*judged, {.parts = 2}));
+  const auto seconds = [](const LabelProblem& of, const Labels& labels) {
+    return of.cut(labels).value()->once_seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds(*later, {}), seconds(*as_copies, {}));
+  EXPECT_DOUBLE_EQ(seconds(*later, {.parts = 2}), seconds(*judged, {.parts = 2}));
+  EXPECT_GE(peak(*later, {}), peak(*as_copies, {})) << "its operand stays as long as it";
 }
 
 }  // namespace

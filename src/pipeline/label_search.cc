@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/workers.h"
+#include "pipeline/label_gap.h"
 #include "pipeline/label_judge.h"
 #include "pipeline/label_neighbours.h"
 #include "pipeline/label_queue.h"
@@ -29,6 +30,7 @@ class Search {
         best_seconds_(below_seconds),
         has_link_(options.schedule.transfers && !options.slow_tiers.empty()),
         judge_(options, tuning),
+        gap_(judge_.budget_bytes(), has_link_),
         variants_(options, tuning),
         open_(has_link_),
         workers_(std::min(options.schedule.remat.threads, tuning.most_threads)) {}
@@ -98,6 +100,9 @@ class Search {
     Ahead<Result<std::optional<JudgedLabels>>> judged = {};
     Ahead<Result<std::vector<ForecastLabels>>> neighbours = {};
   };
+  // What states are expanded by beside labels: nothing, rewrites and blocks, cuts and those.
+  enum class Stage { kLabels, kMoves, kCuts };
+  bool is_moving() const { return stage_ != Stage::kLabels; }
   // The search for a state's schedule.
   struct Searching {
     LabelStarts from;
@@ -111,7 +116,8 @@ class Search {
     most_forecast_ = static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
     LT_RETURN_IF_ERROR(look_on(most_states()));
     LT_RETURN_IF_ERROR(look_closer(0));
-    return look_at_moves();
+    for (const bool with_cuts : {false, true}) LT_RETURN_IF_ERROR(look_at_moves(with_cuts));
+    return {};
   }
 
   // The best of the queue, one after another, until there are so many states.
@@ -168,21 +174,24 @@ class Search {
   size_t most_ahead() const { return tuning_.ahead * (workers_.count() + 1); }
 
   // Moves, from the labels that are best without: what these come to is known before, so that moves
-  // add to it. Labels and further moves of what comes of them are states of the same queue.
-  Status look_at_moves() {
-    if (!variants_.has_moves() || is_done()) return {};
+  // add to it. Labels and further moves of what comes of them are states of the same queue. Cuts
+  // join last, with states of their own, so that they take none from other moves.
+  Status look_at_moves(bool with_cuts) {
+    most_seconds_ = kAnyTime;
+    const int64_t times = with_cuts ? variants_.most_cut_parts() : 1;  // as many ops
+    if (!variants_.has_moves() || times == 0 || is_done()) return {};
     const size_t first = all_.size();
     open_.clear();
-    is_moving_ = true;
-    const auto share = static_cast<int64_t>(tuning_.moved_share);
-    most_forecast_ =
-        counts_.forecast + static_cast<int64_t>(most_states()) * tuning_.forecast_per_state / share;
-    const double spent = seconds_since(start_);
-    most_seconds_ = spent + limits().max_seconds / static_cast<double>(share);
+    stage_ = with_cuts ? Stage::kCuts : Stage::kMoves;
+    moved_searches_ = 0;
     std::vector<size_t> from = by_rank();
     if (from.size() > tuning_.moved_from) from.resize(tuning_.moved_from);
     for (const size_t at : from) push_moves(at);
-    LT_RETURN_IF_ERROR(look_on(first + most_states() / tuning_.moved_share));
+    const size_t most = most_states(times) / tuning_.moved_share;
+    most_forecast_ = counts_.forecast + static_cast<int64_t>(most) * tuning_.forecast_per_state;
+    most_seconds_ =
+        seconds_since(start_) + limits().max_seconds / static_cast<double>(tuning_.moved_share);
+    LT_RETURN_IF_ERROR(look_on(first + most));
     return look_closer(first);
   }
 
@@ -196,8 +205,10 @@ class Search {
     return order;
   }
 
-  size_t most_states() const {
-    const int64_t by_ops = tuning_.most_state_ops / static_cast<int64_t>(step_.op_count() + 1);
+  // Of steps of so many times the ops.
+  size_t most_states(int64_t times = 1) const {
+    const int64_t ops = times * static_cast<int64_t>(step_.op_count() + 1);
+    const int64_t by_ops = tuning_.most_state_ops / ops;
     return static_cast<size_t>(std::clamp<int64_t>(by_ops, 1, tuning_.most_states));
   }
   int64_t most_parts() const { return variants_.posed(0).most_parts(); }
@@ -242,28 +253,16 @@ class Search {
     return ranked;
   }
 
-  // Whether a search may find more than is known. Of what recompute takes bounds show a part; by
-  // the tightest so far it is guessed how much more it will be.
+  // Whether a search may find more than is known.
   bool is_promising(const LabelState& state) const {
-    const double proven = state.least_seconds - state.once_seconds;
-    const double more = tuning_.gap_share * (least_ratio_.value_or(1) - 1) * proven;
     const bool is_open = state.may_fit && !state.candidate.fits && has_searches_left();
-    const double expected = std::max(
-        state.least_seconds + more, state.once_seconds + tuning_.gap_share * moving_seconds(state));
-    return is_open && expected < best_seconds_ * (1 - tuning_.worth);
+    return is_open &&
+           gap_.expected_seconds(state, tuning_.gap_share) < best_seconds_ * (1 - tuning_.worth);
   }
 
   bool has_searches_left() const {
-    if (is_moving_) return moved_searches_ < tuning_.late_searches;
+    if (is_moving()) return moved_searches_ < tuning_.late_searches;
     return !has_link_ || searches_ < tuning_.most_moving_searches;
-  }
-
-  // With a link bounds say little. What a state takes beyond each op once is guessed by the bytes
-  // that are too much, each as dear as those of the state for which they were cheapest so far.
-  double moving_seconds(const LabelState& state) const {
-    if (!has_link_ || state.candidate.fits) return 0;
-    return least_per_byte_.value_or(0) *
-           static_cast<double>(state.once_peak_bytes - judge_.budget_bytes());
   }
 
   // Once more with more work, and from what the best has come to: where a budget is tight, a short
@@ -274,7 +273,7 @@ class Search {
       if (all_[at].may_fit && all_[at].least_seconds < best_seconds_)
         close.push(key_of(all_[at]), guessed_key_of(all_[at]), at);
     const size_t looks =
-        is_moving_ ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
+        is_moving() ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
     for (size_t look = 0; look < looks && !close.empty(); ++look) {
       Workers::Pieces pieces;
       for (const size_t* at : close.next(std::min(most_ahead(), looks - look)))
@@ -333,7 +332,7 @@ class Search {
       else
         push(known, std::move(open));
     }
-    if (is_moving_) push_moves(from.state);
+    if (is_moving()) push_moves(from.state);
     return {};
   }
 
@@ -356,7 +355,9 @@ class Search {
     const Labels& labels = all_[from].candidate.labels;
     const bool may_cut = !best_ || 2 * fission::most_parts(labels) > most_parts();
     for (const size_t variant : variants_.next_to(all_[from].variant)) {
-      if (variants_.moves(variant).cuts != all_[from].candidate.cuts && !may_cut) continue;
+      const bool has_cut = !variants_.moves(variant).cuts.empty();
+      const bool is_new_cut = has_cut && all_[from].candidate.cuts.empty();
+      if (has_cut != (stage_ == Stage::kCuts) || (is_new_cut && !may_cut)) continue;
       push(all_[from], {.state = from, .ahead = labels, .variant = variant});
       if (labels.nests.empty()) continue;  // else its heads may be gone
       push(all_[from], {.state = from, .ahead = Labels{labels.parts}, .variant = variant});
@@ -487,7 +488,7 @@ class Search {
   // What is known is kept unless that is better.
   Status search(size_t at, const LabelStarts& from) {
     if (from.runs.empty()) ++searches_without_;
-    ++(is_moving_ ? moved_searches_ : searches_);
+    ++(is_moving() ? moved_searches_ : searches_);
     LT_ASSIGN(SearchedLabels searched, searching(at, from).found.take(workers_));
     searching_.erase(at);
     LabelState& made = all_[at];
@@ -521,20 +522,15 @@ class Search {
       best_seconds_ = candidate.seconds;
       best_ = static_cast<size_t>(&made - all_.data());
     }
-    const double more = candidate.seconds - made.once_seconds;
-    const double proven = made.least_seconds - made.once_seconds;
-    if (proven > 0) least_ratio_ = std::min(least_ratio_.value_or(kAnyTime), more / proven);
-    if (const int64_t over = made.once_peak_bytes - judge_.budget_bytes(); over > 0)
-      least_per_byte_ =
-          std::min(least_per_byte_.value_or(kAnyTime), more / static_cast<double>(over));
+    gap_.learn(made);
   }
 
   static LabelKey key_of(const LabelState& state) {
     return {state.forecast.over_bytes(), state.least_seconds, state.candidate.peak_bytes};
   }
   LabelKey guessed_key_of(const LabelState& state) const {
-    const double guessed =
-        state.candidate.fits ? state.candidate.seconds : state.once_seconds + moving_seconds(state);
+    const double guessed = state.candidate.fits ? state.candidate.seconds
+                                                : state.once_seconds + gap_.moving_seconds(state);
     return {state.forecast.over_bytes(), std::max(state.least_seconds, guessed),
             state.candidate.peak_bytes};
   }
@@ -547,6 +543,7 @@ class Search {
   std::optional<size_t> best_;  // the state of that, if it is one
   const bool has_link_;
   LabelJudge judge_;
+  LabelGap gap_;
   StepVariants variants_;
   std::vector<LabelState> all_;
   LabelJudge::Seen seen_;
@@ -557,11 +554,9 @@ class Search {
   LabelSearchCounts counts_;
   bool first_is_enough_ = false;
   bool has_looked_at_even_ = false;
-  bool is_moving_ = false;                 // expanded by moves, too
+  Stage stage_ = Stage::kLabels;
   int searches_without_ = 0;               // starts
-  int searches_ = 0, moved_searches_ = 0;  // before moves, and with them
-  std::optional<double> least_ratio_;      // of extra time found to that proven,
-  std::optional<double> least_per_byte_;   // and to bytes too much, each op once
+  int searches_ = 0, moved_searches_ = 0;  // before moves, and with these
   std::map<size_t, Searching> searching_;  // by state
   Workers workers_;                        // the last member: they use the others
 };

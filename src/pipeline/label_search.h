@@ -11,11 +11,11 @@
 // comes; most never are. What takes no less time than the best, each op once, is dominated. Equal
 // cuts of equal graphs are one state, whatever labels name them.
 //
-// Then rewrites, blocks and cuts join the queue: from the best labels without them, each step with
-// one more of them is posed anew, and its labels are states beside all others. So what is found
-// without them is never lost. Of a step with a cut, parts of another axis class are ops of their
-// own, each of which labels cut: the same parts as in a plan, where the labels' are the outer ones
-// and the cut's lie within them (fission/rules.h). The order of work depends on counted work only.
+// Then rewrites and blocks join the queue (step_moves.h): from the best labels without them, each
+// step with one more of them is posed anew, and its labels are states beside all others. Then cuts
+// along a second axis do, from the best of all these, where the first axis is nearly used up. Each
+// has states of its own, so what is found without it is never lost. The order of work depends on
+// counted work only.
 //
 // States are taken one after another, and each changes what is known of the best for those behind
 // it. But what is found out about one (label_judge.h) hangs on little of that, so with more threads
@@ -51,8 +51,8 @@ struct LabelSearchTuning {
   int most_states = 400;             // that are judged: about 1 s at 1,000 ops
   int64_t forecast_per_state = 10;   // and so many times more that are forecast
   int64_t most_state_ops = 800'000;  // of all states' ops: of very many ops fewer states
-  // Rewrites and blocks go on from so many of the best labels, with this part of the states (and of
-  // closer looks), and a step of its own for each so many.
+  // Rewrites and blocks, and after them cuts, go on from so many of the best labels, each with this
+  // part of the states (and of closer looks), and a step of its own for each so many.
   size_t moved_from = 4, moved_share = 3, states_of_variant = 25;
   int64_t most_parts = 64;  // kernels of less are too small
   size_t most_starts = 8;   // those that may be planned
@@ -109,12 +109,10 @@ struct Candidate {
   }
 };
 
-// A step with moves. The head of a level must be an op of the step: neither a part that a cut has
-// made, nor what slices and joins parts.
+// A step with moves.
 struct MovedStep {
   ir::Graph graph;
-  IdVector<ir::OpId, char> is_part = {};  // by op, those too; empty: there are none
-  LabelledStep how = {};                  // which labels there are of it
+  LabelledStep how = {};  // which labels there are of it
 };
 
 // Steps that the same search looks at beside the given one: with rewrites, attention in blocks, or

@@ -15,6 +15,7 @@
 #include "pipeline/label_search.h"
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
+#include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
 #include "pipeline/try_splits.h"
@@ -89,8 +90,8 @@ Result<bool> is_estimated_in(const ir::Graph& step, const ir::Graph& forward,
     if (transfers && !may_move) continue;
     OptimizeOptions how = after(options, seconds_since(start));
     how.schedule.transfers = transfers;
-    LT_ASSIGN(const bool found,
-              any_labels_fit(step, how, most_seconds, step_moves(forward, step, how)));
+    LT_ASSIGN(const StepMoves moves, step_moves(forward, step, how));
+    LT_ASSIGN(const bool found, any_labels_fit(step, how, most_seconds, moves));
     if (found) return true;
   }
   return false;

@@ -16,6 +16,7 @@
 #include "pipeline/numbers_by_bound.h"
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
+#include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
 #include "pipeline/try_splits.h"
@@ -230,9 +231,9 @@ class PartsAndTransfers {
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward_, whole_));
     const OptimizeOptions rest = after(whole_, seconds_since(start_));
     const double below = std::min(parts.to_be_beaten(), moving.to_be_beaten());
+    LT_ASSIGN(const StepMoves moves, step_moves(forward_, step, rest));
     LT_ASSIGN(const std::vector<Candidate> candidates,
-              label_candidates(step, rest, {}, below / (1 - kTrials.estimate_error),
-                               step_moves(forward_, step, rest)));
+              label_candidates(step, rest, {}, below / (1 - kTrials.estimate_error), moves));
     for (const auto& some : {chosen_of(candidates, kSplit.moving_trials), moved_ones(candidates)})
       for (const Candidate& candidate : some) {
         const bool is_known = !chosen.empty() && chosen.front().cuts_as(candidate);
@@ -262,8 +263,9 @@ class PartsAndTransfers {
   Status move_for_reruns(const ir::Graph& step, Trials& moving) const {
     OptimizeOptions running = after(alone_, seconds_since(start_));
     running.schedule.recompute = true;
+    LT_ASSIGN(const StepMoves moves, step_moves(forward_, step, running));
     LT_ASSIGN(const std::vector<Candidate> candidates,
-              label_candidates(step, running, {}, kAnyTime, step_moves(forward_, step, running)));
+              label_candidates(step, running, {}, kAnyTime, moves));
     std::vector<Candidate> some = chosen_of(candidates, kSplit.moving_trials);
     for (Candidate& candidate : moved_ones(candidates)) some.push_back(std::move(candidate));
     std::erase_if(some, [](const Candidate& candidate) { return !candidate.fits; });

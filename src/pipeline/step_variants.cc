@@ -28,8 +28,10 @@ Result<LabelNeighbours> PosedVariant::find_neighbours() const {
   LT_ASSIGN(std::vector<fission::Region> regions,
             fission::find_regions(problem_->step(), problem_->axis_class(), problem_->view(),
                                   problem_->given(), tuning_.levels));
-  if (!is_part_.empty())
-    std::erase_if(regions, [&](const fission::Region& region) { return is_part_[region.head]; });
+  // In a plan, whose inner parts come last, a level is named by an op that no cut has made.
+  std::erase_if(regions, [&](const fission::Region& region) {
+    return problem_->made(region.head) != LabelledStep::Made::kWhole;
+  });
   return LabelNeighbours(problem_->step(), regions, most_parts(), tuning_.most_parts,
                          tuning_.factors);
 }
@@ -45,7 +47,7 @@ Result<bool> StepVariants::begin(const ir::Graph& step) {
             LabelProblem::make(step, options_, tuning_.order_units));
   if (!problem) return false;
   Variant& given = all_.emplace_back();
-  given.posed = posed_of(std::move(problem), hash_of_text(step), {});
+  given.posed = posed_of(std::move(problem), hash_of_text(step));
   hashes_.insert(given.posed->hash());
   return true;
 }
@@ -84,10 +86,18 @@ std::optional<size_t> StepVariants::with(size_t variant, const Candidate& move) 
   return all_.size() - 1;
 }
 
-// There are not enough of them, as far as is known.
+int64_t StepVariants::most_cut_parts() const {
+  int64_t most = 0;
+  for (const Candidate& move : moves_.moves)
+    for (const fission::CutRule& rule : move.cuts) most = std::max(most, rule.parts);
+  return most;
+}
+
+// There are not enough of its kind, as far as is known.
 bool StepVariants::may_make(const Variant& variant) const {
-  const auto there = std::count_if(all_.begin(), all_.end(),
-                                   [](const Variant& one) { return one.posed != nullptr; });
+  const auto there = std::count_if(all_.begin(), all_.end(), [&](const Variant& one) {
+    return one.posed != nullptr && one.moves.cuts.empty() == variant.moves.cuts.empty();
+  });
   return !variant.posed && !variant.is_dead && static_cast<size_t>(there) < most_;
 }
 
@@ -118,15 +128,13 @@ std::unique_ptr<PosedVariant> StepVariants::made_of(const Candidate& moves) cons
   if (hashes_.contains(hash)) return nullptr;
   return posed_of(LabelProblem::make(std::move(step->graph), options_, tuning_.order_units,
                                      std::move(step->how)),
-                  hash, std::move(step->is_part));
+                  hash);
 }
 
 std::unique_ptr<PosedVariant> StepVariants::posed_of(Result<std::unique_ptr<LabelProblem>> problem,
-                                                     uint64_t hash,
-                                                     IdVector<ir::OpId, char> is_part) const {
+                                                     uint64_t hash) const {
   if (!problem || !*problem) return nullptr;
-  return std::make_unique<PosedVariant>(*std::move(problem), hash, std::move(is_part), options_,
-                                        tuning_);
+  return std::make_unique<PosedVariant>(*std::move(problem), hash, options_, tuning_);
 }
 
 }  // namespace lowtide::pipeline

@@ -15,7 +15,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/id.h"
 #include "base/result.h"
 #include "base/shared_set.h"
 #include "base/workers.h"
@@ -32,14 +31,9 @@ namespace lowtide::pipeline {
 class PosedVariant {
  public:
   // All must stay.
-  PosedVariant(std::unique_ptr<LabelProblem> problem, uint64_t hash,
-               IdVector<ir::OpId, char> is_part, const OptimizeOptions& options,
+  PosedVariant(std::unique_ptr<LabelProblem> problem, uint64_t hash, const OptimizeOptions& options,
                const LabelSearchTuning& tuning)
-      : hash_(hash),
-        problem_(std::move(problem)),
-        is_part_(std::move(is_part)),
-        options_(options),
-        tuning_(tuning) {}
+      : hash_(hash), problem_(std::move(problem)), options_(options), tuning_(tuning) {}
 
   const LabelProblem& problem() const { return *problem_; }
   uint64_t hash() const { return hash_; }  // of the graph's text: ops, what they read, names
@@ -51,7 +45,6 @@ class PosedVariant {
 
   const uint64_t hash_;
   const std::unique_ptr<LabelProblem> problem_;
-  const IdVector<ir::OpId, char> is_part_;  // MovedStep
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;
   mutable std::once_flag has_neighbours_;
@@ -66,9 +59,11 @@ class StepVariants {
 
   // The given step is variant 0. False: it has no axis class.
   Result<bool> begin(const ir::Graph& step);
-  // What else may be done to it, in `most` variants in all.
+  // What else may be done to it, in `most` variants without cuts, and as many with them.
   void allow(StepMoves moves, size_t most);
   bool has_moves() const { return !moves_.moves.empty(); }
+  // Of ops along a second axis; 0: no move cuts.
+  int64_t most_cut_parts() const;
 
   // Those with one move more that are not known to be of no use. They may not be made yet.
   std::vector<size_t> next_to(size_t variant);
@@ -98,7 +93,7 @@ class StepVariants {
   bool may_make(const Variant& variant) const;
   std::unique_ptr<PosedVariant> made_of(const Candidate& moves) const;
   std::unique_ptr<PosedVariant> posed_of(Result<std::unique_ptr<LabelProblem>> problem,
-                                         uint64_t hash, IdVector<ir::OpId, char> is_part) const;
+                                         uint64_t hash) const;
 
   const OptimizeOptions& options_;
   const LabelSearchTuning& tuning_;

@@ -109,7 +109,9 @@ TEST_F(StepVariantsTest, CutsLeaveTheirPartsToThemselves) {
   bool may_be_heads = true;
   cuts.step = [&](const Candidate&) -> Result<MovedStep> {
     MovedStep made{deeper};
-    if (!may_be_heads) made.is_part = IdVector<ir::OpId, char>(deeper.op_count(), 1);
+    if (!may_be_heads)
+      made.how.made =
+          IdVector<ir::OpId, LabelledStep::Made>(deeper.op_count(), LabelledStep::Made::kPart);
     return made;
   };
   variants_.allow(cuts, 100);
@@ -138,6 +140,28 @@ TEST_F(StepVariantsTest, CutsLeaveTheirPartsToThemselves) {
   ASSERT_TRUE(others.make(next.back(), workers_));
   EXPECT_EQ(levels(others.posed(next.back())), 0);
   EXPECT_FALSE(others.posed(next.back()).neighbours({}).value().empty());
+}
+
+// Nor do cuts take places from other moves.
+TEST_F(StepVariantsTest, CutsAreCountedByThemselves) {
+  StepMoves all = moves();
+  EXPECT_EQ(variants_.most_cut_parts(), 0);
+  int made = 0;  // each another step
+  for (const int64_t parts : {2, 4, 8})
+    all.moves.insert(all.moves.begin(), {.cuts = {{.ops = "layer", .axis = "n", .parts = parts}}});
+  all.step = [&](const Candidate&) -> Result<MovedStep> {
+    return MovedStep{mlp(8, 16, 4 + ++made)};
+  };
+  variants_.allow(std::move(all), 3);
+  EXPECT_EQ(variants_.most_cut_parts(), 8);
+  const auto use = [&](bool cuts) {
+    size_t used = 0;
+    for (const size_t next : variants_.next_to(0))
+      if (variants_.moves(next).cuts.empty() != cuts) used += variants_.make(next, workers_);
+    return used;
+  };
+  EXPECT_EQ(use(true), 3U);
+  EXPECT_EQ(use(false), 2U) << "and the given step";
 }
 
 // The limit is for those that are made: what is of no use takes no place.

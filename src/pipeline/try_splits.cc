@@ -14,71 +14,10 @@
 #include "pipeline/numbers_by_bound.h"
 #include "pipeline/prepare.h"
 #include "pipeline/query_blocks.h"
+#include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
 
 namespace lowtide::pipeline {
-
-namespace {
-
-// A slice or join of what lies one behind the other in memory, once a part has one of so many
-// samples: these are the outermost dimension, and only ones lie between them and the axis.
-bool may_be_view(const ir::Graph& graph, ir::OpId id, int64_t samples) {
-  const ir::Op& op = graph.op(id);
-  if (op.kind != "Slice" && op.kind != "Concat") return false;
-  const ir::Dims& made = graph.value(op.outputs[0]).dims;
-  const ir::Dims& read = graph.value(op.inputs[0]).dims;
-  const auto axis = std::mismatch(made.begin(), made.end(), read.begin(), read.end()).first;
-  if (axis == made.begin()) return true;
-  const auto is_one = [](const sym::Expr& dim) { return dim == sym::Expr(1); };
-  return made[0] == sym::Expr(samples) && std::all_of(made.begin() + 1, axis, is_one);
-}
-
-// The step with the candidate's rewrites and blocks, and its ops in the parts that its cuts say.
-Result<MovedStep> moved_step(const ir::Graph& forward, const OptimizeOptions& options,
-                             const Candidate& candidate) {
-  LT_ASSIGN(ir::Graph step, step_to_cut(forward, with(options, candidate)));
-  if (candidate.cuts.empty()) return MovedStep{std::move(step)};
-  LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(step, candidate.cuts));
-  LT_ASSIGN(fission::Expanded expanded, fission::expand(step, cuts));
-  MovedStep made{std::move(expanded.graph)};
-  made.is_part = IdVector<ir::OpId, char>(made.graph.op_count(), 1);
-  IdVector<ir::OpId, char> is_own(made.graph.op_count(), 0);  // an op of the step, or a part of one
-  for (const ir::OpId op : step.ops()) {
-    for (const ir::OpId part : expanded.parts[op]) is_own[part] = 1;
-    if (expanded.parts[op].size() == 1) made.is_part[expanded.parts[op].front()] = 0;
-  }
-  LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
-  if (classes.empty()) return made;
-  for (const ir::OpId op : made.graph.ops())
-    if (!is_own[op] && may_be_view(made.graph, op, classes.front().least_extent))
-      made.how.views.push_back(op);
-  made.how.along = classes.front().axes.front();
-  made.how.along->op = expanded.parts[made.how.along->op].front();
-  made.how.along->extent = classes.front().least_extent;
-  return made;
-}
-
-}  // namespace
-
-StepMoves step_moves(const ir::Graph& forward, const ir::Graph& step,
-                     const OptimizeOptions& options) {
-  StepMoves moves;
-  for (const std::string& name : open_rewrites(options))
-    moves.moves.push_back({.rewrites = {name}});
-  const std::vector<std::string>& without = options.rewrites.without;
-  const bool may_block = std::find(without.begin(), without.end(), "query-blocks") == without.end();
-  if (options.query_blocks <= 1 && may_block)
-    for (int64_t blocks = 2; blocks <= kSplit.most_moved_blocks; blocks *= 2)
-      moves.moves.push_back({.query_blocks = blocks});
-  if (options.ideas.more_cuts && options.cuts.empty() && step.op_count() <= kSplit.cut_trial_ops)
-    if (const auto classes = classes_to_cut(step))
-      for (fission::CutRule& rule : cuts_within(step, *classes))
-        moves.moves.push_back({.cuts = {std::move(rule)}});
-  moves.step = [&forward, &options](const Candidate& candidate) {
-    return moved_step(forward, options, candidate);
-  };
-  return moves;
-}
 
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials) {
   std::vector<Candidate> chosen;
@@ -96,9 +35,10 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_
 
 std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
   std::vector<Candidate> moved;
+  size_t counts[2] = {0, 0};  // with cuts, and without
   for (const Candidate& candidate : candidates) {
     if (!candidate.fits || !candidate.has_moves()) break;
-    if (moved.size() < kSplit.block_trials) moved.push_back(candidate);
+    if (counts[candidate.cuts.empty()]++ < kSplit.block_trials) moved.push_back(candidate);
   }
   return moved;
 }
@@ -108,7 +48,10 @@ Result<bool> any_parts_are_faster(const ir::Graph& forward, const OptimizeOption
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   // The whole step is where the search begins, so it is to be found, too.
   const double below = whole_seconds * (1 + kTrials.estimate_error);
-  const StepMoves moves = with_moves ? step_moves(forward, step, options) : StepMoves();
+  StepMoves moves;
+  if (with_moves) {
+    LT_ASSIGN(moves, step_moves(forward, step, options));
+  }
   LT_ASSIGN(const std::vector<Candidate> candidates,
             label_candidates(step, options, {}, below, moves));
   return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
@@ -232,9 +175,9 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   const bool is_known = !trials.numbers.empty() && trials.best;
   const double below = is_known ? trials.to_be_beaten() : trials.to_beat;
   const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kTrials.estimate_error);
+  LT_ASSIGN(const StepMoves moves, step_moves(forward, step, options));
   LT_ASSIGN(const std::vector<Candidate> candidates,
-            label_candidates(step, options, {}, std::min(below, of_use),
-                             step_moves(forward, step, options)));
+            label_candidates(step, options, {}, std::min(below, of_use), moves));
   std::vector<Candidate> chosen =
       chosen_of(candidates, is_known ? kSplit.trials_beside_numbers : kSplit.trials);
   if (is_known) {

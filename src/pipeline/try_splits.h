@@ -36,7 +36,7 @@ struct SplitTuning {
   size_t sure_numbers = 3;     // of the least bounds: planned whatever their trials came to
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   double worth_parts = 0.002;  // likewise: what parts must win where nothing else is to be won
-  size_t block_trials = 2;     // candidates with attention in blocks, and with rewrites
+  size_t block_trials = 2;     // candidates with attention in blocks or rewrites, and with cuts
   // Cuts beside the labels: so many trials, fewer where a trial is of very many ops. Of steps of
   // more ops the label search looks at none, either.
   size_t cut_trials = 14;
@@ -50,17 +50,11 @@ struct SplitTuning {
 };
 inline constexpr SplitTuning kSplit;
 
-// What the label search may do to the step beside labels: rewrites that nobody asked for, blocks of
-// queries, if nobody said how many, and cuts along other axes, if nobody said any. `step`: what
-// step_to_cut makes of it. Forward graph and options must stay.
-StepMoves step_moves(const ir::Graph& forward, const ir::Graph& step,
-                     const OptimizeOptions& options);
-
 // The best candidates in parts without moves, and the best without levels.
 std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_t trials);
 
-// The best candidates with rewrites, blocks or cuts, as long as they are estimated to be faster
-// than all without.
+// The best candidates with rewrites or blocks alone, and the best with cuts, as long as they are
+// estimated to be faster than all without.
 std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates);
 
 // Whether labels, with moves or without, may make the step faster than that, which is each op once

@@ -1,0 +1,58 @@
+// What states of the label search (label_search.h) take beyond what is proven of them, learnt from
+// those whose schedules were found. It decides which states are searched, and in which order; a
+// state that it speaks against loses its search, never what is known of it.
+//
+// Two ratios, each the least seen so far, so that what is expected is seldom too much: of extra
+// time found to extra time proven by the closure cut; and, where a link moves tensors, of extra
+// time to the bytes that are too much each op once, since with a link the cut proves little.
+//
+// Tests: label_gap_test.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "pipeline/label_judge.h"
+
+namespace lowtide::pipeline {
+
+class LabelGap {
+ public:
+  LabelGap(int64_t budget_bytes, bool has_link)
+      : budget_bytes_(budget_bytes), has_link_(has_link) {}
+
+  // The state's schedule within the budget takes its candidate's seconds.
+  void learn(const LabelState& found) {
+    const double more = found.candidate.seconds - found.once_seconds;
+    const double proven = found.least_seconds - found.once_seconds;
+    if (proven > 0) keep_less(more / proven, per_proven_);
+    if (const int64_t over = found.once_peak_bytes - budget_bytes_; over > 0)
+      keep_less(more / static_cast<double>(over), per_byte_);
+  }
+
+  // What a state without a schedule will take at least, in seconds: its bound, and that share of
+  // what the ratios say. Without a link only the first of them.
+  double expected_seconds(const LabelState& state, double share) const {
+    const double proven = state.least_seconds - state.once_seconds;
+    const double more = share * (per_proven_.value_or(1) - 1) * proven;
+    return std::max(state.least_seconds + more, state.once_seconds + share * moving_seconds(state));
+  }
+
+  // By bytes that are too much, with a link; 0 where a schedule is known.
+  double moving_seconds(const LabelState& state) const {
+    if (!has_link_ || state.candidate.fits) return 0;
+    return per_byte_.value_or(0) * static_cast<double>(state.once_peak_bytes - budget_bytes_);
+  }
+
+ private:
+  static void keep_less(double seen, std::optional<double>& least) {
+    least = least ? std::min(*least, seen) : seen;
+  }
+
+  const int64_t budget_bytes_;
+  const bool has_link_;
+  std::optional<double> per_proven_ = {}, per_byte_ = {};
+};
+
+}  // namespace lowtide::pipeline
