@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pipeline/take_rewrites.h"
@@ -26,19 +27,43 @@ OptimizeOptions with_little_work(OptimizeOptions options) {
   return options;
 }
 
-void tell(const Trials& trials, const OptimizeOptions& options) {
-  if (!options.progress || !trials.best) return;
+// Nor any search for a schedule, a bound or a better order than the one that is known.
+OptimizeOptions with_less_work(OptimizeOptions options) {
+  options.schedules_packed = 1;
+  remat::RematOptions& remat = options.schedule.remat;
+  remat.order_start = remat.cut_start = remat.mixed_start = remat.cut_bound = false;
+  remat.limits.max_units = std::min(remat.limits.max_units, LabelSearchTuning().remat_units);
+  return options;
+}
+
+void tell(const Optimized& made, const OptimizeOptions& options) {
+  if (!options.progress) return;
   plan::Progress progress;
   progress.stage = plan::SearchStage::kParts;
   progress.budget_bytes = *options.budget_bytes;
-  progress.seconds = trials.seconds();
-  progress.peak_bytes = trials.best->plan.claims.peak_bytes;
+  progress.seconds = made.plan.claims.predicted_seconds;
+  progress.peak_bytes = made.plan.claims.peak_bytes;
   options.progress(progress);
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
+Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const OptimizeOptions& options,
+                    Clock::time_point start, FirstPlan& first) {
+  LT_ASSIGN(const std::vector<Candidate> within, even_within(step, options));
+  const OptimizeOptions little = with_less_work(with_little_work(options));
+  Trials trials;
+  for (const Candidate& candidate : within) {
+    if (trials.best) break;
+    LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, start, trials));
+  }
+  if (trials.best) tell(*trials.best, options);
+  first.rough = std::move(trials.best);
+  return {};
 }
 
 }  // namespace
 
-// NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& options,
                              Clock::time_point start) {
   FirstPlan first;
@@ -52,7 +77,10 @@ Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& op
     if (first.trials.best) break;
     LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, start, first.trials));
   }
-  tell(first.trials, options);
+  if (first.trials.best)
+    tell(*first.trials.best, options);
+  else if (options.schedule.recompute)
+    LT_RETURN_IF_ERROR(plan_roughly(forward, step, options, start, first));
   return first;
 }
 

@@ -1,6 +1,7 @@
 #include "pipeline/label_judge.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "fission/scale.h"
@@ -11,6 +12,15 @@ namespace lowtide::pipeline {
 
 using fission::Labels;
 using plan::SchedOpId;
+
+std::vector<size_t> by_rank(const std::vector<LabelState>& states) {
+  std::vector<size_t> order(states.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return states[a].candidate.is_better_than(states[b].candidate);
+  });
+  return order;
+}
 
 void LabelJudge::keep_within(int64_t budget_bytes) {
   budget_bytes_ = budget_bytes;

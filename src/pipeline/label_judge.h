@@ -29,6 +29,9 @@
 
 namespace lowtide::pipeline {
 
+// Smaller is better: how far it is from fitting in bytes, what it takes, its peak.
+using LabelKey = std::tuple<int64_t, double, int64_t>;
+
 // What is known of labels.
 struct LabelState {
   Candidate candidate = {};
@@ -40,10 +43,12 @@ struct LabelState {
   double least_seconds = 0;     // of every schedule of one part of everything
   bool may_fit = false;         // no bound says that it cannot
   LabelForecast forecast = {};  // of its neighbours
+
+  LabelKey key() const { return {forecast.over_bytes(), least_seconds, candidate.peak_bytes}; }
 };
 
-// Smaller is better: how far it is from fitting in bytes, what it takes, its peak.
-using LabelKey = std::tuple<int64_t, double, int64_t>;
+// The states by their places, the best estimate first.
+std::vector<size_t> by_rank(const std::vector<LabelState>& states);
 
 // Labels and the step that they are of, to be judged.
 struct LabelsAhead {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,6 +62,24 @@ class Search {
       found.push_back(state.candidate);
       LT_ASSIGN(found.back().starts,
                 judge_.starts(problem_of(state), state.candidate, state.runs, false, limits()));
+    }
+    return found;
+  }
+
+  // The whole step and even parts for which a short search finds a schedule within the budget.
+  Result<std::vector<Candidate>> even_within() {
+    std::vector<Candidate> found;
+    LT_ASSIGN(const bool has_class, variants_.begin(step_));
+    if (!has_class) return found;
+    LT_RETURN_IF_ERROR(look_at({}, 0));
+    if (is_promising(all_.front())) LT_RETURN_IF_ERROR(search(0, short_from(all_.front())));
+    LT_RETURN_IF_ERROR(look_at_even());
+    for (const size_t at : by_rank(all_)) {
+      const LabelState& state = all_[at];
+      if (!state.candidate.fits) break;
+      found.push_back(state.candidate);
+      LT_ASSIGN(found.back().starts,
+                judge_.starts(problem_of(state), state.candidate, state.runs, true, limits()));
     }
     return found;
   }
@@ -184,7 +201,7 @@ class Search {
     open_.clear();
     stage_ = with_cuts ? Stage::kCuts : Stage::kMoves;
     moved_searches_ = 0;
-    std::vector<size_t> from = by_rank();
+    std::vector<size_t> from = by_rank(all_);
     if (from.size() > tuning_.moved_from) from.resize(tuning_.moved_from);
     for (const size_t at : from) push_moves(at);
     const size_t most = most_states(times) / tuning_.moved_share;
@@ -193,16 +210,6 @@ class Search {
         seconds_since(start_) + limits().max_seconds / static_cast<double>(tuning_.moved_share);
     LT_RETURN_IF_ERROR(look_on(first + most));
     return look_closer(first);
-  }
-
-  // States, the best estimate first.
-  std::vector<size_t> by_rank() const {
-    std::vector<size_t> order(all_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return all_[a].candidate.is_better_than(all_[b].candidate);
-    });
-    return order;
   }
 
   // Of steps of so many times the ops.
@@ -218,10 +225,10 @@ class Search {
 
   // What is left of the limits of time, whatever the units.
   Limits limits() const { return options_.schedule.remat.limits.after(seconds_since(start_)); }
-  bool is_done() const {
+  bool is_done() const { return is_late(most_seconds_) || (first_is_enough_ && best_); }
+  bool is_late(double most_seconds) const {
     const double spent = seconds_since(start_);
-    return options_.schedule.remat.limits.stop_after(spent) || spent > most_seconds_ ||
-           (first_is_enough_ && best_);
+    return options_.schedule.remat.limits.stop_after(spent) || spent > most_seconds;
   }
 
   // Best first. The first ones and the first without levels get their starts, of those with
@@ -233,7 +240,7 @@ class Search {
     Workers::Pieces pieces;
     size_t ranks[2] = {0, 0};
     bool has_even[2] = {false, false};
-    for (const size_t at : by_rank()) {
+    for (const size_t at : by_rank(all_)) {
       const LabelState& state = all_[at];
       const Candidate& made = ranked.emplace_back(state.candidate);
       const bool is_even = made.labels.nests.empty(), is_moved = made.has_moves();
@@ -271,7 +278,7 @@ class Search {
     LabelQueue<LabelKey, size_t> close(has_link_);
     for (size_t at = first; at < all_.size(); ++at)
       if (all_[at].may_fit && all_[at].least_seconds < best_seconds_)
-        close.push(key_of(all_[at]), guessed_key_of(all_[at]), at);
+        close.push(all_[at].key(), guessed_key_of(all_[at]), at);
     const size_t looks =
         is_moving() ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
     for (size_t look = 0; look < looks && !close.empty(); ++look) {
@@ -338,14 +345,11 @@ class Search {
 
   Ahead<Result<std::vector<ForecastLabels>>> forecasting(size_t from) {
     const double most = counts_.forecast < most_forecast_ ? most_seconds_ : -1;
-    const auto is_late = [start = start_, limits = options_.schedule.remat.limits, most] {
-      const double spent = seconds_since(start);
-      return limits.stop_after(spent) || spent > most;
-    };
-    return Ahead<Result<std::vector<ForecastLabels>>>(
-        [this, state = all_[from], posed = &variants_.posed(all_[from].variant),
-         below = best_seconds_,
-         is_late] { return judge_.forecast(*posed, state, below, seen_, read_, is_late); });
+    return Ahead<Result<std::vector<ForecastLabels>>>([this, state = all_[from],
+                                                       posed = &variants_.posed(all_[from].variant),
+                                                       below = best_seconds_, most] {
+      return judge_.forecast(*posed, state, below, seen_, read_, [&] { return is_late(most); });
+    });
   }
 
   // The same labels in steps with one more rewrite, with blocks or with a cut, and those labels
@@ -366,7 +370,7 @@ class Search {
 
   // By what is known of a state.
   void push(const LabelState& by, Open next) {
-    open_.push(key_of(by), guessed_key_of(by), std::move(next));
+    open_.push(by.key(), guessed_key_of(by), std::move(next));
   }
 
   Status judge_ahead(Open& next) {
@@ -448,9 +452,8 @@ class Search {
   // Numbers that it has come to are open, and searched in their turn.
   Status look_at_even() {
     LT_ASSIGN(auto even, judged_even());
-    std::stable_sort(even.begin(), even.end(), [](const auto& a, const auto& b) {
-      return key_of(a.first) < key_of(b.first);
-    });
+    std::stable_sort(even.begin(), even.end(),
+                     [](const auto& a, const auto& b) { return a.first.key() < b.first.key(); });
     for (auto& [state, hash] : even) {
       all_.push_back(std::move(state));
       const size_t at = all_.size() - 1;
@@ -525,9 +528,6 @@ class Search {
     gap_.learn(made);
   }
 
-  static LabelKey key_of(const LabelState& state) {
-    return {state.forecast.over_bytes(), state.least_seconds, state.candidate.peak_bytes};
-  }
   LabelKey guessed_key_of(const LabelState& state) const {
     const double guessed = state.candidate.fits ? state.candidate.seconds
                                                 : state.once_seconds + gap_.moving_seconds(state);
@@ -578,6 +578,11 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning) {
   return Search(step, options, tuning, kAnyTime).even_ones(most);
+}
+
+Result<std::vector<Candidate>> even_within(const ir::Graph& step, const OptimizeOptions& options,
+                                           const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, kAnyTime).even_within();
 }
 
 Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,

@@ -148,6 +148,11 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const OptimizeOptions& options, size_t most,
                                                const LabelSearchTuning& tuning = {});
 
+// What keeps the budget with reruns by a short search, the fastest first: the whole step, and of
+// even parts that promise to be faster the first that does, in the order of their bounds.
+Result<std::vector<Candidate>> even_within(const ir::Graph& step, const OptimizeOptions& options,
+                                           const LabelSearchTuning& tuning = {});
+
 // Even parts that no bound on one part of everything makes slower than that, the least bound first:
 // 2, 3, 4, 6, 8, 12 and so on, and as many as there can be. Their seconds are the bounds.
 Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,

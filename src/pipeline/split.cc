@@ -405,6 +405,15 @@ plan::ProgressFunction as_one(const plan::ProgressFunction& whole) {
   };
 }
 
+// Whether a plan that was there before the search is better than what that has come to, where it
+// ended early, say; and fast enough.
+bool is_better(const Optimized& rough, const Result<Optimized>& made,
+               std::optional<double> most_seconds) {
+  const double seconds = rough.plan.claims.predicted_seconds;
+  if (most_seconds && seconds > *most_seconds) return false;
+  return made ? seconds < made->plan.claims.predicted_seconds : is_about_budget(made.error());
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
@@ -424,13 +433,16 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
     LT_ASSIGN(knowing.parts_floor, floor_in_any_parts(forward, options));
   }
   LT_RETURN_IF_ERROR(check_parts_floor(knowing));
-  if (first.trials.best && !knowing.parts_floor->op.empty())
-    first.trials.best->plan.claims.parts_floor = knowing.parts_floor;
+  std::optional<Optimized> rough = std::exchange(first.rough, std::nullopt);
+  for (std::optional<Optimized>* known : {&first.trials.best, &rough})
+    if (*known && !knowing.parts_floor->op.empty())
+      (*known)->plan.claims.parts_floor = knowing.parts_floor;
   Result<Optimized> made = may_move
                                ? PartsAndTransfers(forward, knowing, std::move(first), start).run()
                                : parts_alone(forward, knowing, std::move(first), start);
   if (may_move && !made && is_about_budget(made.error()))
     made = parts_alone(forward, knowing, {}, start);
+  if (rough && is_better(*rough, made, options.most_seconds)) made = *std::move(rough);
   if (made) {
     made->planning_seconds = seconds_since(start);
     made->cut_short |= options.schedule.remat.limits.stop_after(made->planning_seconds);

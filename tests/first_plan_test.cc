@@ -1,0 +1,136 @@
+// What there is before the search for a split begins: a plan of even parts, each op once; where
+// none keeps the budget so, a rough one with reruns, for who does not wait. It is a plan like any
+// other: verified, run with the whole step's results, and handed out where a search that was ended
+// has nothing better.
+#include "pipeline/first_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "autodiff/training.h"
+#include "exec/cpu/cpu.h"
+#include "pipeline/label_search.h"
+#include "pipeline/optimize.h"
+#include "pipeline/take_rewrites.h"
+#include "support/coupled_heads.h"
+#include "support/run_against_reference.h"
+#include "support/split_plans.h"
+#include "verify/verify.h"
+
+namespace lowtide {
+namespace {
+
+using pipeline::Candidate;
+
+// Of two samples, in a part of the memory of the given order.
+class FirstPlanTest : public ::testing::Test {
+ protected:
+  FirstPlanTest() : options_(options_with(*kernels_)) {
+    options_.find_smallest = false;
+    options_.device.launch_seconds = 0;
+    spend_little(options_);
+    options_.split = {.parts = 0};
+    step_ = pipeline::step_to_cut(graph_, options_).value();
+    peak_ = pipeline::peak_as_given(step_, options_.device.alignment_bytes).value();
+  }
+  void keep_within(int64_t percent) { options_.budget_bytes = peak_ * percent / 100; }
+
+  const std::unique_ptr<runtime::KernelFactory> kernels_ =
+      exec_cpu::make_cpu_kernels({.threads = 1});
+  pipeline::OptimizeOptions options_;
+  const ir::Graph graph_ = coupled_heads(2);
+  ir::Graph step_;
+  int64_t peak_ = 0;
+};
+
+TEST_F(FirstPlanTest, IsOfEvenPartsWhereTheyFitEachOpOnce) {
+  keep_within(80);
+  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  ASSERT_TRUE(first->trials.best.has_value());
+  EXPECT_FALSE(first->rough.has_value());
+  const plan::Claims& claims = first->trials.best->plan.claims;
+  EXPECT_DOUBLE_EQ(claims.predicted_seconds, claims.once_seconds);
+}
+
+TEST_F(FirstPlanTest, HasRerunsWhereNoEvenPartsFitEachOpOnce) {
+  keep_within(43);
+  ASSERT_EQ(pipeline::even_candidates(step_, options_, 100)->size(), 1U);
+  int told = 0;
+  double seconds = 0;
+  options_.progress = [&](const plan::Progress& progress) {
+    ++told, seconds = progress.seconds;
+    EXPECT_LE(progress.peak_bytes, *options_.budget_bytes);
+  };
+  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  EXPECT_FALSE(first->trials.best.has_value()) << "the search goes on as if there were none";
+  EXPECT_TRUE(first->trials.tried.empty());
+  ASSERT_TRUE(first->rough.has_value());
+  const plan::Claims& claims = first->rough->plan.claims;
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(seconds, claims.predicted_seconds);
+  EXPECT_LE(first->rough->plan.arena_bytes, *options_.budget_bytes);
+  EXPECT_GT(claims.predicted_seconds, claims.once_seconds);
+  EXPECT_LE(claims.lower_bound_seconds, claims.predicted_seconds);
+  EXPECT_TRUE(verify::verify(first->rough->plan).ok());
+  const ir::Graph step = autodiff::make_training_graph(graph_, *options_.training).value();
+  expect_right_results(first->rough->plan, step, *kernels_);
+  options_.schedule.recompute = false;
+  EXPECT_FALSE(pipeline::first_plan(graph_, options_, Clock::now())->rough.has_value());
+}
+
+// The whole step is among what is tried, and what is said of each is an estimate of a schedule that
+// keeps the budget.
+TEST_F(FirstPlanTest, TriesTheWholeStepAndEvenParts) {
+  for (const int64_t percent : {43, 50, 60}) {
+    keep_within(percent);
+    const auto within = pipeline::even_within(step_, options_);
+    ASSERT_TRUE(within.has_value()) << within.error().message;
+    ASSERT_FALSE(within->empty());
+    bool has_whole = false;
+    for (size_t k = 0; k < within->size(); ++k) {
+      const Candidate& one = (*within)[k];
+      EXPECT_TRUE(one.fits && one.labels.nests.empty() && !one.has_moves());
+      EXPECT_FALSE(one.starts.empty());
+      EXPECT_LE(one.peak_bytes, *options_.budget_bytes);
+      if (k > 0) {
+        EXPECT_LE((*within)[k - 1].seconds, one.seconds);
+      }
+      has_whole |= one.labels.whole();
+    }
+    EXPECT_TRUE(has_whole || within->size() == 1);
+  }
+}
+
+// Whoever ends the search as soon as there is a plan gets that one; who waits, one that is no
+// slower.
+TEST_F(FirstPlanTest, IsHandedOutWhereTheSearchIsEnded) {
+  keep_within(43);
+  const auto waited = pipeline::optimize(graph_, options_);
+  ASSERT_TRUE(waited.has_value()) << waited.error().message;
+  std::atomic<bool> cancel = false;
+  double told = 0;
+  options_.progress = [&](const plan::Progress& progress) {
+    if (progress.seconds == 0 || cancel) return;
+    told = progress.seconds;
+    cancel = true;
+  };
+  for (Limits* limits : {&options_.schedule.remat.limits, &options_.order.limits,
+                         &options_.pack.limits, &options_.schedule.swap.limits})
+    limits->cancel = &cancel;
+  const auto ended = pipeline::optimize(graph_, options_);
+  ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  EXPECT_GT(told, 0);
+  EXPECT_LE(ended->plan.claims.predicted_seconds, told);
+  EXPECT_TRUE(ended->cut_short);
+  EXPECT_LE(ended->plan.arena_bytes, *options_.budget_bytes);
+  EXPECT_TRUE(verify::verify(ended->plan).ok());
+  EXPECT_LE(waited->plan.claims.predicted_seconds, told);
+}
+
+}  // namespace
+}  // namespace lowtide
