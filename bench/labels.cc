@@ -8,8 +8,8 @@
 // Training steps with SGD on an RTX 3090 by its roofline, dropout off, as bench/magis.py has them.
 // A state is a labelling that was judged: by its time alone where that is above the best found, by
 // a schedule of one part of everything otherwise. The plans are of states drawn evenly from the
-// ranking of those that fit, without rewrites or blocks, and of --even numbers of parts that fit
-// each op once, which the search leaves out as soon as it knows something faster; behind each
+// ranking of those that fit, without rewrites, blocks or cuts, and of --even numbers of parts that
+// fit each op once, which the search leaves out as soon as it knows something faster; behind each
 // stands what its ops take once, as estimated and as planned: what is left of the difference are
 // reruns. --kinds says which kinds of ops that difference is of. --levels: how many levels of
 // regions are candidates. --naive-schedule: states keep the order that they inherit and what they
@@ -41,6 +41,7 @@
 #include "cost/estimate.h"
 #include "fission/classes.h"
 #include "fission/part_seconds.h"
+#include "fission/rules.h"
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
@@ -201,6 +202,7 @@ std::string print(const Measured& measured) {
 std::string print(const pipeline::Candidate& candidate) {
   std::string text = fission::print(candidate.labels);
   if (candidate.query_blocks > 0) text += fmt::format(" in {} blocks", candidate.query_blocks);
+  for (const fission::CutRule& cut : candidate.cuts) text += " + " + fission::print(cut);
   for (const std::string& name : candidate.rewrites) text += " + " + name;
   return text;
 }

@@ -88,6 +88,6 @@ def stages(told: list[str]) -> dict[str, str]:
         return {}
     whole, without, labels = seconds
     ours = {"scaled problems, orders, cuts": without, "retention searches": max(0.0, labels - without),
-            "rewrites and blocks": max(0.0, whole - labels)}
+            "rewrites, blocks, cuts": max(0.0, whole - labels)}
     title = f"{STAGES_OF}: time of the search by stage"
     return {"figure_15": shares(title, {f"Lowtide, {whole:.2f} s": ours, f"paper, {sum(STAGE_SECONDS.values()):.0f} s": STAGE_SECONDS})}

@@ -5,10 +5,11 @@
 // A plan of even parts comes first where their folded problem fits each op once (first_plan.h), and
 // is there within seconds. The whole step gets a short search, unless its bound says that it is
 // slower than that plan. Then come the best candidates of the label search (label_search.h), the
-// best of those without levels among them, and what it found to be better with rewrites or blocks
-// of queries, each with a short search of its own; and numbers of even parts that no bound makes
-// slower than the best, whatever is estimated of them. The best of all is planned with all of the
-// work. What is claimed of the plan, bounds and floor, speaks of the step in these parts.
+// best of those without levels among them, and what it found to be better with rewrites, blocks of
+// queries or a cut along a second axis, each with a short search of its own; and numbers of even
+// parts that no bound makes slower than the best, whatever is estimated of them. The best of all is
+// planned with all of the work. What is claimed of the plan, bounds and floor, speaks of the step
+// in these parts.
 //
 // Where the parts wait for each other (fission/passes.h) numbers of parts come before labels,
 // ranked by bounds (numbers_by_bound.h) as estimates say little there. Those that may come out
@@ -16,9 +17,10 @@
 //
 // Where that takes time, attention is tried in more blocks of queries, if nobody said how many: in
 // the number whose bound is best (query_blocks.h), whole and in the parts that are best then.
-// Then come cuts beside the labels: the largest values of the class in more parts, and other
-// classes (more_cuts.h). Last come once more rewrites that run only where somebody asks
-// (take_rewrites.h, promising_rewrites), on top of what is best so far: whether one is worth its
+// Then come cuts beside the labels, on top of what is best so far: the largest values of the class
+// in more parts, and other classes, in place of the labels' parts or within them (more_cuts.h), of
+// which the label search may have looked at the latter. Last come once more rewrites that run only
+// where somebody asks (take_rewrites.h, promising_rewrites), likewise: whether one is worth its
 // memory only a plan within the budget can say. Cuts and rewrites whose bound (least_time.h) is no
 // better than the best plan, or above the time that is allowed, get none.
 //
