@@ -68,7 +68,7 @@ void eye(AtenCall& call) {
   call.result_as(same, DType::kBool);
 }
 
-constexpr AtenRow kCreationRows[] = {
+constexpr AtenRow kCreationAtenRows[] = {
     {"aten.zeros.default", zeros},
     {"aten.zeros_like.default", zeros},
     {"aten.new_zeros.default", zeros},
@@ -95,7 +95,7 @@ constexpr AtenRow kCreationRows[] = {
 }  // namespace
 
 std::span<const AtenRow> aten_creation_rows() {
-  return kCreationRows;
+  return kCreationAtenRows;
 }
 
 }  // namespace lowtide::io

@@ -277,7 +277,7 @@ void gated(AtenCall& call) {
   }
 }
 
-constexpr AtenRow kElementwiseRows[] = {
+constexpr AtenRow kElementwiseAtenRows[] = {
     {"aten.relu.default", unary, "Relu"},
     {"aten.sigmoid.default", unary, "Sigmoid"},
     {"aten.tanh.default", unary, "Tanh"},
@@ -391,7 +391,7 @@ constexpr AtenRow kElementwiseRows[] = {
 }  // namespace
 
 std::span<const AtenRow> aten_elementwise_rows() {
-  return kElementwiseRows;
+  return kElementwiseAtenRows;
 }
 
 }  // namespace lowtide::io

@@ -55,7 +55,7 @@ void scatter(AtenCall& call) {
 }
 
 // Dims of `a` and `b` as numpy broadcasts them.
-std::vector<Expr> broadcast(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+std::vector<Expr> broadcast_dims(const std::vector<Expr>& a, const std::vector<Expr>& b) {
   const std::vector<Expr>&longer = a.size() < b.size() ? b : a,
         &shorter = a.size() < b.size() ? a : b;
   std::vector<Expr> dims = longer;
@@ -86,7 +86,7 @@ class Index {
     if (given.back() + 1 != given.size())
       return call_.fail("several indices that are not those of the leading dims");
     std::vector<Expr> dims;
-    for (const size_t i : given) dims = broadcast(dims, metas[i].dims);
+    for (const size_t i : given) dims = broadcast_dims(dims, metas[i].dims);
     std::vector<std::string> columns;
     const std::string shape = call_.size_list(dims), last = call_.integer_list({-1});
     for (const size_t i : given) {
@@ -152,7 +152,7 @@ void one_hot(AtenCall& call) {
   call.result("OneHot", {call.tensor("self"), call.size_number(classes), off_on});
 }
 
-constexpr AtenRow kIndexingRows[] = {
+constexpr AtenRow kIndexingAtenRows[] = {
     {"aten.embedding.default", embedding},
     {"aten.index_select.default", index_select},
     {"aten.gather.default", gather},
@@ -172,7 +172,7 @@ constexpr AtenRow kIndexingRows[] = {
 }  // namespace
 
 std::span<const AtenRow> aten_indexing_rows() {
-  return kIndexingRows;
+  return kIndexingAtenRows;
 }
 
 }  // namespace lowtide::io

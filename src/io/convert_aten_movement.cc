@@ -320,7 +320,7 @@ void zeroed(AtenCall& call) {
   call.result("Identity", {call.filled(0, call.out_type(), call.out().dims)});
 }
 
-constexpr AtenRow kMovementRows[] = {
+constexpr AtenRow kMovementAtenRows[] = {
     {"aten.alias.default", same},
     {"aten.clone.default", same},
     {"aten.contiguous.default", same},
@@ -389,7 +389,7 @@ constexpr AtenRow kMovementRows[] = {
 }  // namespace
 
 std::span<const AtenRow> aten_movement_rows() {
-  return kMovementRows;
+  return kMovementAtenRows;
 }
 
 }  // namespace lowtide::io

@@ -113,7 +113,7 @@ void norm(AtenCall& call) {
   call.result(p == 1 ? "ReduceL1" : "ReduceL2", std::move(inputs), {{"keepdims", over.keep}});
 }
 
-constexpr AtenRow kReductionRows[] = {
+constexpr AtenRow kReductionAtenRows[] = {
     {"aten.sum.default", reduction, "ReduceSum"},
     {"aten.sum.dim_IntList", reduction, "ReduceSum"},
     {"aten.mean.default", reduction, "ReduceMean"},
@@ -144,7 +144,7 @@ constexpr AtenRow kReductionRows[] = {
 }  // namespace
 
 std::span<const AtenRow> aten_reduction_rows() {
-  return kReductionRows;
+  return kReductionAtenRows;
 }
 
 }  // namespace lowtide::io

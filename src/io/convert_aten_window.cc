@@ -143,7 +143,7 @@ void resize_cubic(AtenCall& call) {
   resize(call, "cubic", call.flag("align_corners", false));
 }
 
-constexpr AtenRow kWindowRows[] = {
+constexpr AtenRow kWindowAtenRows[] = {
     {"aten.conv1d.default", convolution},
     {"aten.conv2d.default", convolution},
     {"aten.conv3d.default", convolution},
@@ -176,7 +176,7 @@ constexpr AtenRow kWindowRows[] = {
 }  // namespace
 
 std::span<const AtenRow> aten_window_rows() {
-  return kWindowRows;
+  return kWindowAtenRows;
 }
 
 }  // namespace lowtide::io

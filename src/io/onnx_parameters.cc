@@ -103,7 +103,7 @@ bool is_one_of(const OnnxNode& node, const List& ops) {
   return node.domain.empty() && std::find(ops.begin(), ops.end(), node.op_type) != ops.end();
 }
 
-struct Uses {
+struct ParameterUses {
   Names weights;           // read where ops have their weights
   Names tables;            // read as the table of a lookup
   Names means, variances;  // running statistics of BatchNormalization
@@ -124,7 +124,7 @@ class UseFinder {
     for (const OnnxNode& node : model.nodes) look_at(node);
     look_behind_shapes(model.nodes);
   }
-  const Uses& uses() const { return uses_; }
+  const ParameterUses& uses() const { return uses_; }
 
  private:
   void look_at(const OnnxNode& node) {
@@ -193,7 +193,7 @@ class UseFinder {
   std::map<std::string, std::string, std::less<>> form_of_;
   Names tensors_;   // initializers
   Names products_;  // results of products with one of them, and their forms
-  Uses uses_;
+  ParameterUses uses_;
 };
 
 // What the file says of its tensors as a whole.
@@ -217,7 +217,7 @@ Kinds kinds_of(const OnnxModel& model) {
   return kinds;
 }
 
-FileHabits habits_of(const OnnxModel& model, const Uses& uses, const Kinds& kinds) {
+FileHabits habits_of(const OnnxModel& model, const ParameterUses& uses, const Kinds& kinds) {
   FileHabits habits;
   habits.pytorch_names = model.producer.starts_with("pytorch");
   for (const OnnxTensor& tensor : model.initializers) {
@@ -261,7 +261,8 @@ bool is_number_of_an_op(const OnnxTensor& tensor) {
   return tensor.element_count() == 1 && is_name_of_an_op(tensor.name);
 }
 
-TensorRole role_without_kind(const OnnxTensor& tensor, const Uses& uses, const FileHabits& habits) {
+TensorRole role_without_kind(const OnnxTensor& tensor, const ParameterUses& uses,
+                             const FileHabits& habits) {
   if (!tensor.dtype || !is_float(*tensor.dtype)) return TensorRole::kConstant;
   const bool scalar = tensor.dims.empty();
   const bool weight = !scalar && uses.weights.contains(tensor.name);
@@ -324,7 +325,7 @@ std::vector<std::string> untold_floats(const OnnxModel& model, const TensorRoles
 
 TensorRoles tensor_roles(const OnnxModel& model) {
   const UseFinder finder(model);
-  const Uses& uses = finder.uses();
+  const ParameterUses& uses = finder.uses();
   const Kinds kinds = kinds_of(model);
   const FileHabits habits = habits_of(model, uses, kinds);
   TensorRoles roles;

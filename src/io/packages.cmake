@@ -18,5 +18,3 @@ find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(minizip REQUIRED IMPORTED_TARGET minizip)
 target_link_libraries(${lowtide_target} PRIVATE nlohmann_json::nlohmann_json PkgConfig::minizip)
-# Each converter names its macros and tables alike, so few of them can be compiled as one.
-set_target_properties(${lowtide_target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)

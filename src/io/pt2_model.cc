@@ -22,15 +22,15 @@ namespace {
 using plan::Json;
 
 constexpr int64_t kMostJson = int64_t{1} << 30;
-constexpr size_t kMostDepth = 200;                   // graphs within graphs; their members
+constexpr size_t kMostPt2Depth = 200;                // graphs within graphs; their members
 constexpr int64_t kMostInflated = int64_t{1} << 31;  // of all weights that are deflated
 
-struct TypeRow {
+struct Pt2TypeRow {
   int64_t code;
   std::string_view name;
   std::optional<DType> dtype;
 };
-const std::array<TypeRow, 21> kTypes = {
+const std::array<Pt2TypeRow, 21> kPt2Types = {
     {{1, "BYTE", DType::kU8},        {2, "CHAR", DType::kI8},     {3, "SHORT", DType::kI16},
      {4, "INT", DType::kI32},        {5, "LONG", DType::kI64},    {6, "HALF", DType::kF16},
      {7, "FLOAT", DType::kF32},      {8, "DOUBLE", DType::kF64},  {9, "COMPLEXHALF", {}},
@@ -39,10 +39,10 @@ const std::array<TypeRow, 21> kTypes = {
      {30, "FLOAT8E5M2", {}},         {31, "FLOAT8E4M3FNUZ", {}},  {32, "FLOAT8E5M2FNUZ", {}},
      {33, "FLOAT8E8M0FNU", {}},      {34, "UINT32", DType::kU32}, {35, "UINT64", DType::kU64}}};
 
-const TypeRow* find_type(int64_t code) {
-  const auto* found = std::find_if(kTypes.begin(), kTypes.end(),
-                                   [&](const TypeRow& row) { return row.code == code; });
-  return found == kTypes.end() ? nullptr : found;
+const Pt2TypeRow* find_type(int64_t code) {
+  const auto* found = std::find_if(kPt2Types.begin(), kPt2Types.end(),
+                                   [&](const Pt2TypeRow& row) { return row.code == code; });
+  return found == kPt2Types.end() ? nullptr : found;
 }
 
 // ---- what lies where
@@ -159,11 +159,11 @@ class WeightFinder {
 
 // "models/model.json": the name of the one program.
 Result<std::string> program_name(const Archive& archive) {
-  constexpr std::string_view kFolder = "models/", kEnd = ".json";
+  constexpr std::string_view kFolder = "models/", kSuffix = ".json";
   std::vector<std::string> names;
   for (const auto& [name, member] : archive.members)
-    if (name.starts_with(kFolder) && name.ends_with(kEnd))
-      names.push_back(name.substr(kFolder.size(), name.size() - kFolder.size() - kEnd.size()));
+    if (name.starts_with(kFolder) && name.ends_with(kSuffix))
+      names.push_back(name.substr(kFolder.size(), name.size() - kFolder.size() - kSuffix.size()));
   if (names.size() == 1) return names[0];
   if (names.empty() && archive.members.contains("serialized_exported_program.json"))
     return error(ErrorCode::kInput, fmt::format("{}: an exported program of PyTorch before 2.7; "
@@ -178,7 +178,7 @@ Result<std::string> program_name(const Archive& archive) {
 Result<Json> read_json(const Archive& archive, const std::string& name) {
   LT_ASSIGN(const std::string text, read_member(archive, name, kMostJson));
   return plan::parse_json(text, fmt::format("{}: {}", archive.origin, name),
-                          {.bytes = static_cast<size_t>(kMostJson), .depth = kMostDepth});
+                          {.bytes = static_cast<size_t>(kMostJson), .depth = kMostPt2Depth});
 }
 
 Status read_program(const Archive& archive, Pt2Program& program) {
@@ -201,12 +201,12 @@ Status read_program(const Archive& archive, Pt2Program& program) {
 }  // namespace
 
 std::optional<DType> pt2_dtype(int64_t code) {
-  const TypeRow* row = find_type(code);
+  const Pt2TypeRow* row = find_type(code);
   return row == nullptr ? std::nullopt : row->dtype;
 }
 
 std::string pt2_type_name(int64_t code) {
-  const TypeRow* row = find_type(code);
+  const Pt2TypeRow* row = find_type(code);
   return row == nullptr ? fmt::format("type {}", code) : std::string(row->name);
 }
 

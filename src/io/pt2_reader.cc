@@ -15,7 +15,7 @@
 namespace lowtide::io {
 namespace {
 
-constexpr size_t kNodesShown = 8;
+constexpr size_t kPt2NodesShown = 8;
 
 std::string words_of(const Pt2Range& range) {
   const int64_t least = std::max<int64_t>(range.least.value_or(1), 1);
@@ -61,7 +61,7 @@ Result<ir::Graph> read_program(std::string_view bytes, const std::string& origin
 std::string print_not_taken(const std::vector<NotTaken>& not_taken) {
   std::string text;
   for (const NotTaken& each : not_taken) {
-    const size_t shown = std::min(each.nodes.size(), kNodesShown);
+    const size_t shown = std::min(each.nodes.size(), kPt2NodesShown);
     text += fmt::format(
         "{}{} {} ({}{}{}{})", text.empty() ? "" : ", ", each.target, each.nodes.size(),
         fmt::join(each.nodes.begin(), each.nodes.begin() + static_cast<std::ptrdiff_t>(shown), " "),

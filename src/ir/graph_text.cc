@@ -37,7 +37,7 @@ constexpr int64_t kLargestRank = int64_t{1} << 32;
 
 // ---- printing
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -63,9 +63,9 @@ class Printer {
   explicit Printer(const Graph& graph) : graph_(graph) {}
 
   std::string run() {
-    line("graph {} {}\n", quoted(graph_.name), quoted(graph_.producer));
+    line("graph {} {}\n", in_quotes(graph_.name), in_quotes(graph_.producer));
     for (const auto& [symbol, size] : graph_.bindings)
-      line("binding {} {}\n", quoted(symbol), size);
+      line("binding {} {}\n", in_quotes(symbol), size);
     // Ids are given in the order of lines.
     for (const GraphItem item : in_id_order(graph_)) {
       if (item.given.valid())
@@ -83,12 +83,12 @@ class Printer {
   }
 
   void type(const Value& value) {
-    line("{} {} {} {}", quoted(value.name), name(value.dtype), list(value.dims),
+    line("{} {} {} {}", in_quotes(value.name), name(value.dtype), list(value.dims),
          name(value.category));
   }
 
   void tail(const Value& value) {
-    if (value.layout != Layout{}) line(" layout {}", quoted(lowtide::print(value.layout)));
+    if (value.layout != Layout{}) line(" layout {}", in_quotes(lowtide::print(value.layout)));
     if (value.is_output) out_ += " output";
     if (value.output_rank != 0) line(" {}", value.output_rank);
     out_ += '\n';
@@ -100,7 +100,7 @@ class Printer {
     const InitialValue& initial = value.initial;
     line(" {}", kInitialWords[static_cast<size_t>(initial.kind)]);
     if (initial.kind == InitialValue::Kind::kExternal)
-      line(" {} {} {}", quoted(initial.file), initial.offset, initial.length);
+      line(" {} {} {}", in_quotes(initial.file), initial.offset, initial.length);
     if (initial.kind == InitialValue::Kind::kInline) {
       out_ += " \"";
       for (char c : initial.bytes) line("{:02x}", static_cast<unsigned char>(c));
@@ -111,19 +111,20 @@ class Printer {
 
   void op(OpId id) {
     const Op& op = graph_.op(id);
-    line("op {} {} {} {}", quoted(op.kind), quoted(op.name), quoted(op.module), name(op.phase));
+    line("op {} {} {} {}", in_quotes(op.kind), in_quotes(op.name), in_quotes(op.module),
+         name(op.phase));
     for (ValueId input : op.inputs)
       out_ += input.valid() ? fmt::format(" v{}", input.index()) : " -";
     out_ += '\n';
-    if (!op.source.empty()) line("  source {}\n", quoted(op.source));
+    if (!op.source.empty()) line("  source {}\n", in_quotes(op.source));
     for (const auto& [key, attr] : op.attrs) {
-      line("  attr {} ", quoted(key));
+      line("  attr {} ", in_quotes(key));
       if (const auto* integer = std::get_if<int64_t>(&attr))
         line("int {}\n", *integer);
       else if (const auto* number = std::get_if<double>(&attr))
         line("real {}\n", *number);
       else if (const auto* word = std::get_if<std::string>(&attr))
-        line("word {}\n", quoted(*word));
+        line("word {}\n", in_quotes(*word));
       else
         line("list {}\n", list(std::get<Dims>(attr)));
     }

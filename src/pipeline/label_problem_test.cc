@@ -18,7 +18,7 @@ using fission::Labels;
 
 constexpr int64_t kBudget = int64_t{1} << 20;
 
-OptimizeOptions training_options() {
+OptimizeOptions labelled_options() {
   OptimizeOptions options = options_on_cpu();
   options.training.emplace();
   options.training->loss.kind = autodiff::LossKind::kMeanSquaredError;
@@ -33,7 +33,7 @@ class LabelProblemTest : public testing::Test {
  protected:
   CutStep cut(const Labels& labels) { return problem_->cut(labels).value().value(); }
 
-  const OptimizeOptions options_ = training_options();
+  const OptimizeOptions options_ = labelled_options();
   const std::unique_ptr<LabelProblem> problem_ =
       LabelProblem::make(step_of(mlp(5, 64, 8), options_), options_, 100'000).value();
 };

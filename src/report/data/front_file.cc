@@ -14,7 +14,7 @@ namespace {
 
 using Parsed = nlohmann::json;
 
-constexpr size_t kMostDepth = 8;        // a line is two deep
+constexpr size_t kMostFrontDepth = 8;   // a line is two deep
 constexpr double kMostNumber = 9.2e18;  // still an int64_t
 
 class LineReader {
@@ -134,7 +134,7 @@ Result<SweptFront> read_front(std::string_view lines, const std::string& origin,
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(line.size() + 1, lines.size()));
     if (line.empty()) continue;
-    const auto parsed = plan::parse_json(line, origin, {.depth = kMostDepth});
+    const auto parsed = plan::parse_json(line, origin, {.depth = kMostFrontDepth});
     const Parsed object = parsed ? *parsed : Parsed();
     const LineReader reader(origin, number, object);
     if (!object.is_object())
