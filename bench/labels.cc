@@ -47,7 +47,6 @@
 #include "pipeline/optimize.h"
 #include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
-#include "pipeline/try_splits.h"
 
 namespace {
 
@@ -208,19 +207,18 @@ std::string print(const pipeline::Candidate& candidate) {
 }
 
 Measured search_with(const ir::Graph& step, const pipeline::OptimizeOptions& options,
-                     const pipeline::LabelSearchTuning& tuning, const pipeline::StepMoves& moves) {
+                     const pipeline::LabelSearchTuning& tuning) {
   const Watch watch;
   pipeline::LabelSearchCounts states;
-  value_or_exit(
-      pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, moves, &states));
+  value_or_exit(pipeline::label_candidates(step, options, tuning, pipeline::kAnyTime, {}, &states));
   return watch.stopped(states);
 }
 
 void print_stages(const ir::Graph& step, const pipeline::OptimizeOptions& options,
-                  pipeline::LabelSearchTuning tuning, const pipeline::StepMoves& moves) {
-  const Measured all = search_with(step, options, tuning, moves);
+                  pipeline::LabelSearchTuning tuning) {
+  const Measured all = search_with(step, options, tuning);
   tuning.remat_units = 1, tuning.closer_looks = 0;
-  const Measured without_search = search_with(step, options, tuning, moves);
+  const Measured without_search = search_with(step, options, tuning);
   const auto line = [](const char* stage, const Measured& m) {
     fmt::print("  {:<42} {}\n", stage, print(m));
   };
@@ -423,7 +421,7 @@ nlohmann::json measure(const Flags& flags) {
   if (fitting > 0)
     fmt::print("; best {:.4f} ms: {}", 1e3 * candidates[0].seconds, print(candidates[0]));
   fmt::print("\n");
-  if (flags.stages) print_stages(step, options, tuning, moves);
+  if (flags.stages) print_stages(step, options, tuning);
   if (flags.mutations) print_mutations(forward, step, options, tuning);
   if (flags.ideas) print_ideas(forward, step, options, tuning);
   Correlations found;

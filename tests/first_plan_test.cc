@@ -15,6 +15,7 @@
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
 #include "pipeline/take_rewrites.h"
+#include "pipeline/trials.h"
 #include "support/coupled_heads.h"
 #include "support/run_against_reference.h"
 #include "support/split_plans.h"
@@ -86,12 +87,12 @@ TEST_F(FirstPlanTest, HasRerunsWhereNoEvenPartsFitEachOpOnce) {
 // The whole step is among what is tried, and what is said of each is an estimate of a schedule that
 // keeps the budget.
 TEST_F(FirstPlanTest, TriesTheWholeStepAndEvenParts) {
+  int whole_ones = 0;
   for (const int64_t percent : {43, 50, 60}) {
     keep_within(percent);
     const auto within = pipeline::even_within(step_, options_);
     ASSERT_TRUE(within.has_value()) << within.error().message;
     ASSERT_FALSE(within->empty());
-    bool has_whole = false;
     for (size_t k = 0; k < within->size(); ++k) {
       const Candidate& one = (*within)[k];
       EXPECT_TRUE(one.fits && one.labels.nests.empty() && !one.has_moves());
@@ -100,9 +101,36 @@ TEST_F(FirstPlanTest, TriesTheWholeStepAndEvenParts) {
       if (k > 0) {
         EXPECT_LE((*within)[k - 1].seconds, one.seconds);
       }
-      has_whole |= one.labels.whole();
+      whole_ones += one.labels.whole();
+      // Planned in these parts from that schedule alone, it keeps the budget.
+      pipeline::OptimizeOptions planned = pipeline::with(options_, one);
+      planned.schedule.remat.limits.max_units = 1;
+      const auto plan = pipeline::optimize(graph_, planned);
+      ASSERT_TRUE(plan.has_value()) << percent << ": " << plan.error().message;
+      EXPECT_LT(plan->plan.claims.predicted_seconds, 1.1 * one.seconds) << percent;
     }
-    EXPECT_TRUE(has_whole || within->size() == 1);
+  }
+  EXPECT_GT(whole_ones, 0);
+}
+
+// One that is slower than what is asked for is none.
+TEST_F(FirstPlanTest, IsHandedOutOnlyWithinTheTime) {
+  keep_within(43);
+  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  ASSERT_TRUE(first.has_value() && first->rough.has_value());
+  const double seconds = first->rough->plan.claims.predicted_seconds;
+  std::atomic<bool> cancel = false;
+  options_.progress = [&](const plan::Progress&) { cancel = true; };
+  options_.schedule.remat.limits.cancel = &cancel;
+  for (const double share : {0.7, 1.1}) {
+    cancel = false;
+    options_.most_seconds = share * seconds;
+    const auto made = pipeline::optimize(graph_, options_);
+    EXPECT_EQ(made.has_value(), share > 1);
+    if (made) {
+      EXPECT_LE(made->plan.claims.predicted_seconds, *options_.most_seconds);
+      EXPECT_TRUE(made->plan.claims.parts_floor.has_value());
+    }
   }
 }
 

@@ -16,7 +16,6 @@
 #include "pipeline/optimize.h"
 #include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
-#include "pipeline/try_splits.h"
 #include "support/coupled_heads.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
@@ -156,8 +155,8 @@ ir::Graph normed_images() {
   return net.graph();
 }
 
-// By how much a state is estimated faster than the plan with its labels and cuts within the budget,
-// as a factor.
+// What a state is estimated to take within the budget, as a multiple of what the plan with its
+// labels and cuts takes.
 double estimated_to_planned(const ir::Graph& forward, const pipeline::LabelProblem& of,
                             const fission::Labels& labels, pipeline::OptimizeOptions options) {
   const std::string said =

@@ -14,7 +14,7 @@ from magis_rows import METHODS
 CHANGES = Axis("changes, from the least on, as a share of all", 1, 1)
 FASTER = Axis("times", math.inf, 10, is_logarithmic=True)
 ABOVE = Axis("percent", math.inf, 1)
-IN_SECONDS = re.compile(r"forecast in ([\d.]+) s: ")
+IN_SECONDS = re.compile(r"forecast in ([\d.]+) s of cores, ")
 
 
 def draw_all(folder: pathlib.Path, figures: list[int], outcomes: dict, measured: dict, limits: tuple[int, ...]) -> None:

@@ -27,11 +27,12 @@ OptimizeOptions with_little_work(OptimizeOptions options) {
   return options;
 }
 
-// Nor any search for a schedule, a bound or a better order than the one that is known.
+// Of a schedule that is known: a short annealing of it, and no bound but the one that is claimed.
 OptimizeOptions with_less_work(OptimizeOptions options) {
   options.schedules_packed = 1;
   remat::RematOptions& remat = options.schedule.remat;
   remat.order_start = remat.cut_start = remat.mixed_start = remat.cut_bound = false;
+  remat.greedy_start = remat.chain_start = false;
   remat.limits.max_units = std::min(remat.limits.max_units, LabelSearchTuning().remat_units);
   return options;
 }
@@ -49,7 +50,8 @@ void tell(const Optimized& made, const OptimizeOptions& options) {
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const OptimizeOptions& options,
                     Clock::time_point start, FirstPlan& first) {
-  LT_ASSIGN(const std::vector<Candidate> within, even_within(step, options));
+  LT_ASSIGN(const std::vector<Candidate> within,
+            even_within(step, after(options, seconds_since(start))));
   const OptimizeOptions little = with_less_work(with_little_work(options));
   Trials trials;
   for (const Candidate& candidate : within) {
@@ -68,7 +70,8 @@ Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& op
                              Clock::time_point start) {
   FirstPlan first;
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-  LT_ASSIGN(const std::vector<Candidate> even, even_candidates(step, options, kNumbers));
+  LT_ASSIGN(const std::vector<Candidate> even,
+            even_candidates(step, after(options, seconds_since(start)), kNumbers));
   if (even.empty()) return first;
   first.whole = even.front();
   if (first.whole.peak_bytes <= *options.budget_bytes) return first;

@@ -5,8 +5,8 @@
 // keeps the budget with each op once. Its order, mirrored for all parts, is planned as a trial is,
 // with hardly any search. Where no number of parts is estimated to fit so, a short search for
 // reruns is made in the whole step and in one part of the even parts that promise most; its
-// schedule, mirrored, is planned, and no more than that: the plan is for who does not wait, and the
-// search goes on as if there were none.
+// schedule, mirrored, is planned with hardly any more search: the plan is for who does not wait,
+// and the search goes on as if there were none.
 //
 // Tests: tests/first_plan_test.cc, tests/split_test.cc.
 #pragma once
@@ -25,7 +25,7 @@ namespace lowtide::pipeline {
 struct FirstPlan {
   Trials trials;                   // the plan as the best of them, if there is one
   Candidate whole;                 // the whole step, with the least that it takes
-  std::optional<Optimized> rough;  // with reruns; what is proven of it is each op once
+  std::optional<Optimized> rough;  // with reruns
 };
 
 // It is told as progress. Error: what has nothing to do with the budget.

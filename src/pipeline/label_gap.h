@@ -11,9 +11,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "pipeline/label_judge.h"
+#include "pipeline/label_search.h"
 
 namespace lowtide::pipeline {
 
@@ -26,33 +26,29 @@ class LabelGap {
   void learn(const LabelState& found) {
     const double more = found.candidate.seconds - found.once_seconds;
     const double proven = found.least_seconds - found.once_seconds;
-    if (proven > 0) keep_less(more / proven, per_proven_);
+    if (proven > 0) per_proven_ = std::min(per_proven_, more / proven);
     if (const int64_t over = found.once_peak_bytes - budget_bytes_; over > 0)
-      keep_less(more / static_cast<double>(over), per_byte_);
+      per_byte_ = std::min(per_byte_, more / static_cast<double>(over));
   }
 
-  // What a state without a schedule will take at least, in seconds: its bound, and that share of
+  // What a state without a schedule is expected to take, in seconds: its bound, and that share of
   // what the ratios say. Without a link only the first of them.
   double expected_seconds(const LabelState& state, double share) const {
     const double proven = state.least_seconds - state.once_seconds;
-    const double more = share * (per_proven_.value_or(1) - 1) * proven;
+    const double more = per_proven_ < kAnyTime ? share * (per_proven_ - 1) * proven : 0;
     return std::max(state.least_seconds + more, state.once_seconds + share * moving_seconds(state));
   }
 
   // By bytes that are too much, with a link; 0 where a schedule is known.
   double moving_seconds(const LabelState& state) const {
-    if (!has_link_ || state.candidate.fits) return 0;
-    return per_byte_.value_or(0) * static_cast<double>(state.once_peak_bytes - budget_bytes_);
+    if (!has_link_ || state.candidate.fits || per_byte_ == kAnyTime) return 0;
+    return per_byte_ * static_cast<double>(state.once_peak_bytes - budget_bytes_);
   }
 
  private:
-  static void keep_less(double seen, std::optional<double>& least) {
-    least = least ? std::min(*least, seen) : seen;
-  }
-
   const int64_t budget_bytes_;
   const bool has_link_;
-  std::optional<double> per_proven_ = {}, per_byte_ = {};
+  double per_proven_ = kAnyTime, per_byte_ = kAnyTime;  // as long as nothing was found
 };
 
 }  // namespace lowtide::pipeline

@@ -5,11 +5,11 @@
 namespace lowtide::pipeline {
 namespace {
 
-constexpr int64_t kBudget = 1000;
+constexpr int64_t kBudgetOfGap = 1000;
 
 // Each op once 10 s and 1,400 bytes; at least `least` s within the budget.
 LabelState state(double least) {
-  return {.once_seconds = 10, .once_peak_bytes = kBudget + 400, .least_seconds = least};
+  return {.once_seconds = 10, .once_peak_bytes = kBudgetOfGap + 400, .least_seconds = least};
 }
 
 LabelState found(double least, double seconds) {
@@ -21,14 +21,14 @@ LabelState found(double least, double seconds) {
 
 TEST(LabelGap, BeforeAnythingIsFoundTheBoundIsAllThatIsExpected) {
   for (const bool has_link : {false, true}) {
-    const LabelGap gap(kBudget, has_link);
+    const LabelGap gap(kBudgetOfGap, has_link);
     EXPECT_EQ(gap.expected_seconds(state(12), 1), 12);
     EXPECT_EQ(gap.moving_seconds(state(12)), 0);
   }
 }
 
 TEST(LabelGap, TheLeastRatioOfWhatWasFoundToWhatWasProvenCounts) {
-  LabelGap gap(kBudget, false);
+  LabelGap gap(kBudgetOfGap, false);
   gap.learn(found(12, 16));  // three times what is proven
   EXPECT_DOUBLE_EQ(gap.expected_seconds(state(11), 1), 13);
   EXPECT_DOUBLE_EQ(gap.expected_seconds(state(11), 0.5), 12);
@@ -41,17 +41,17 @@ TEST(LabelGap, TheLeastRatioOfWhatWasFoundToWhatWasProvenCounts) {
 }
 
 TEST(LabelGap, WithALinkBytesThatAreTooMuchHaveTheirPrice) {
-  LabelGap gap(kBudget, true);
+  LabelGap gap(kBudgetOfGap, true);
   gap.learn(found(10, 18));  // 8 s for 400 bytes
   LabelState half = state(10);
-  half.once_peak_bytes = kBudget + 200;
+  half.once_peak_bytes = kBudgetOfGap + 200;
   EXPECT_DOUBLE_EQ(gap.moving_seconds(half), 4);
   EXPECT_DOUBLE_EQ(gap.expected_seconds(half, 0.5), 12);
   gap.learn(found(10, 14));
   EXPECT_DOUBLE_EQ(gap.moving_seconds(half), 2);
   EXPECT_EQ(gap.moving_seconds(found(10, 14)), 0) << "its schedule is known";
   LabelState fitting = found(10, 10);
-  fitting.once_peak_bytes = kBudget;
+  fitting.once_peak_bytes = kBudgetOfGap;
   gap.learn(fitting);  // says nothing of bytes
   EXPECT_DOUBLE_EQ(gap.moving_seconds(half), 2);
 }

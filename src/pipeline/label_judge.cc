@@ -17,6 +17,8 @@ std::vector<size_t> by_rank(const std::vector<LabelState>& states) {
   std::vector<size_t> order(states.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const bool is_known[2] = {states[a].once_peak_bytes > 0, states[b].once_peak_bytes > 0};
+    if (is_known[0] != is_known[1]) return is_known[0];
     return states[a].candidate.is_better_than(states[b].candidate);
   });
   return order;

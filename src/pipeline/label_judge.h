@@ -40,14 +40,17 @@ struct LabelState {
   StepRuns runs = {};       // behind the candidate's estimate
   double once_seconds = 0;  // each op once
   int64_t once_peak_bytes = 0;
-  double least_seconds = 0;     // of every schedule of one part of everything
-  bool may_fit = false;         // no bound says that it cannot
+  // Of every schedule of one part of everything, and whether no bound says that it cannot fit; with
+  // a cut along a second axis as far as what is a view in a plan is one here (label_problem.h).
+  double least_seconds = 0;
+  bool may_fit = false;
   LabelForecast forecast = {};  // of its neighbours
 
   LabelKey key() const { return {forecast.over_bytes(), least_seconds, candidate.peak_bytes}; }
 };
 
-// The states by their places, the best estimate first.
+// The states by their places, the best estimate first; last those of which a bound was not asked,
+// as each op once they take too long.
 std::vector<size_t> by_rank(const std::vector<LabelState>& states);
 
 // Labels and the step that they are of, to be judged.

@@ -11,6 +11,7 @@
 
 #include "analysis/describe.h"
 #include "fission/unfold.h"
+#include "ops/op_table.h"
 #include "pipeline/named_runs.h"
 #include "plan/schedule_problem.h"
 
@@ -103,6 +104,17 @@ void see_through(const ir::Graph& step, std::vector<fission::ViewInParts>& views
                 [&](const plan::InPlacePair& pair) { return stays[pair.input] != 0; });
 }
 
+// Whether the class's axis is the outermost dimension of what the op makes.
+Result<bool> is_outermost(const ir::Graph& step, const fission::AxisClass& axis_class, OpId op) {
+  const auto axis = std::find_if(axis_class.axes.begin(), axis_class.axes.end(),
+                                 [&](const fission::ClassAxis& one) { return one.op == op; });
+  if (axis == axis_class.axes.end()) return false;
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(step, op)));
+  return std::any_of(map.uses.begin(), map.uses.end(), [&](const ops::AxisUse& use) {
+    return use.is_output && use.operand == 0 && use.axis == axis->axis && use.dim == 0;
+  });
+}
+
 }  // namespace
 
 LabelProblem::LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units,
@@ -130,6 +142,10 @@ Result<std::unique_ptr<LabelProblem>> LabelProblem::make(ir::Graph step,
   if (labelled == classes.end()) return std::unique_ptr<LabelProblem>();
   made->axis_class_ = *labelled;
   if (along) made->axis_class_.least_extent = std::min(labelled->least_extent, along->extent);
+  for (auto view = made->views_.begin(); view != made->views_.end();) {
+    LT_ASSIGN(const bool stays, is_outermost(made->step_, made->axis_class_, view->op));
+    view = stays || view->least_parts == 1 ? view + 1 : made->views_.erase(view);
+  }
   made->reader_.emplace(made->step_, made->axis_class_);
   LT_RETURN_IF_ERROR(made->pose());
   return made;

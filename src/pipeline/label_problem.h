@@ -52,7 +52,8 @@ struct LabelledStep {
   // largest class.
   std::optional<fission::ClassAxis> along = {};
   // In the order of the graph: slices and joins between parts of the second axis that copy nothing
-  // under labels with parts of few enough samples.
+  // under labels with parts of few enough samples. Those that need several parts for it are views
+  // only where the labels' axis is their outermost dimension; others are left out.
   std::vector<fission::ViewInParts> views = {};
   // By op, what it is to the cut along the second axis: whole, a part, or a slice or join between
   // parts; empty: all are whole. In a plan the labels' parts are the outer ones, and named so.

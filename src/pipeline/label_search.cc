@@ -231,22 +231,21 @@ class Search {
     return options_.schedule.remat.limits.stop_after(spent) || spent > most_seconds;
   }
 
-  // Best first. The first ones and the first without levels get their starts, of those with
-  // moves and of those without by themselves.
+  // Best first. The first ones and the first without levels get their starts, each kind by itself.
   Result<std::vector<Candidate>> ranked() {
     using Starts = Result<std::vector<std::vector<std::string>>>;
     std::vector<Candidate> ranked;
     std::vector<std::pair<size_t, Ahead<Starts>>> starts;
     Workers::Pieces pieces;
-    size_t ranks[2] = {0, 0};
-    bool has_even[2] = {false, false};
+    size_t ranks[Candidate::kKinds] = {};
+    bool has_even[Candidate::kKinds] = {};
     for (const size_t at : by_rank(all_)) {
       const LabelState& state = all_[at];
       const Candidate& made = ranked.emplace_back(state.candidate);
-      const bool is_even = made.labels.nests.empty(), is_moved = made.has_moves();
-      const size_t rank = ++ranks[is_moved];
-      if (!made.fits || (rank > tuning_.most_starts && (has_even[is_moved] || !is_even))) continue;
-      has_even[is_moved] |= is_even;
+      const bool is_even = made.labels.nests.empty();
+      const size_t kind = made.kind(), rank = ++ranks[kind];
+      if (!made.fits || (rank > tuning_.most_starts && (has_even[kind] || !is_even))) continue;
+      has_even[kind] |= is_even;
       const bool tight = rank <= tuning_.tight_starts;
       starts.emplace_back(ranked.size() - 1, [this, &state, tight, limits = limits()] {
         return judge_.starts(problem_of(state), state.candidate, state.runs, tight, limits);
@@ -353,8 +352,8 @@ class Search {
   }
 
   // The same labels in steps with one more rewrite, with blocks or with a cut, and those labels
-  // without levels. Cuts come where labels cannot be had in twice as many parts, or where nothing
-  // is known to fit. Nothing is forecast of them.
+  // without levels. Cuts come where labels cannot be had in twice as many parts, or where no
+  // state is faster than what is known. Nothing is forecast of them.
   void push_moves(size_t from) {
     const Labels& labels = all_[from].candidate.labels;
     const bool may_cut = !best_ || 2 * fission::most_parts(labels) > most_parts();

@@ -33,7 +33,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/id.h"
 #include "base/result.h"
 #include "fission/labels.h"
 #include "fission/rules.h"
@@ -62,7 +61,7 @@ struct LabelSearchTuning {
   int64_t tight_share = 32;
   double gap_share = 0.5;    // of what the tightest bound was too low by
   double worth = 0.002;      // of the best time: what a search must promise
-  int late_searches = 16;    // of what is left when there are so many states
+  int late_searches = 16;    // of what is left when there are so many states; in all with moves
   size_t closer_looks = 12;  // states with the best bounds, with so many units
   int64_t closer_units = 4'000'000;
   int searches_without = 4;  // schedules of other states to start from
@@ -98,6 +97,9 @@ struct Candidate {
   bool cuts_anything() const { return !labels.whole() || query_blocks > 0 || !cuts.empty(); }
   // Whether anything is done to the step beside labels.
   bool has_moves() const { return query_blocks > 0 || !cuts.empty() || !rewrites.empty(); }
+  // Each kind has places of its own among what is tried: labels alone, blocks and rewrites, cuts.
+  static constexpr size_t kKinds = 3;
+  size_t kind() const { return !cuts.empty() ? 2 : has_moves() ? 1 : 0; }
   bool is_better_than(const Candidate& other) const {
     if (fits != other.fits) return fits;
     return fits ? std::pair(seconds, peak_bytes) < std::pair(other.seconds, other.peak_bytes)
@@ -131,7 +133,8 @@ struct LabelSearchCounts {
 
 inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
-// Best first: what fits by time, then the rest by peak. `step` is the graph to be run, and
+// Best first: what fits by time, then the rest by peak, then what takes no less than the best with
+// each op once. `step` is the graph to be run, and
 // `options` have a budget. What takes no less than `below_seconds` is not searched. Empty where no
 // axis class has two ops.
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,

@@ -39,8 +39,9 @@ std::optional<int64_t> parts_to_be_view(const ir::Graph& graph, OpId id, int64_t
 }
 
 // The class of the step, as the step in parts has it: by its axis of the op that makes the most.
-Result<std::optional<ClassAxis>> as_in_parts(const ir::Graph& step, const AxisClass& axis_class,
-                                             const fission::Expanded& expanded) {
+// Error: no op of it is found there.
+Result<ClassAxis> as_in_parts(const ir::Graph& step, const AxisClass& axis_class,
+                              const fission::Expanded& expanded) {
   std::vector<ClassAxis> axes = axis_class.axes;
   std::stable_sort(axes.begin(), axes.end(),
                    [](const ClassAxis& a, const ClassAxis& b) { return a.bytes > b.bytes; });
@@ -53,7 +54,7 @@ Result<std::optional<ClassAxis>> as_in_parts(const ir::Graph& step, const AxisCl
     axis.op = part, axis.axis = *known, axis.extent = axis_class.least_extent;
     return axis;
   }
-  return std::nullopt;
+  return error(ErrorCode::kInput, "in parts the step has no axis of the class that labels are of");
 }
 
 // The ops of the step in the parts that the rules say.
@@ -62,7 +63,7 @@ Result<MovedStep> in_parts(const ir::Graph& step, const std::vector<CutRule>& ru
   LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(step, rules));
   LT_ASSIGN(fission::Expanded expanded, fission::expand(step, cuts));
   LT_ASSIGN(const std::vector<AxisClass> classes, fission::axis_classes(step));
-  if (classes.empty()) return MovedStep{std::move(expanded.graph)};
+  LT_CHECK(!classes.empty(), "a step with an op that is cut has a class");
   MovedStep made;
   LT_ASSIGN(made.how.along, as_in_parts(step, classes.front(), expanded));
   made.graph = std::move(expanded.graph);

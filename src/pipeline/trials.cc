@@ -98,7 +98,7 @@ std::vector<std::string> runs_of(const plan::Plan& plan) {
 }
 
 OptimizeOptions tried_only(OptimizeOptions options) {
-  options.schedules_packed = kTrials.schedules_packed;
+  options.schedules_packed = std::min(options.schedules_packed, kTrials.schedules_packed);
   options.pack.limits.max_units /= kTrials.pack_share;
   options.order.limits.max_units /= kTrials.order_share;
   options.schedule.remat.several_cuts = false;

@@ -35,10 +35,10 @@ std::vector<Candidate> chosen_of(const std::vector<Candidate>& candidates, size_
 
 std::vector<Candidate> moved_ones(const std::vector<Candidate>& candidates) {
   std::vector<Candidate> moved;
-  size_t counts[2] = {0, 0};  // with cuts, and without
+  size_t counts[Candidate::kKinds] = {};
   for (const Candidate& candidate : candidates) {
     if (!candidate.fits || !candidate.has_moves()) break;
-    if (counts[candidate.cuts.empty()]++ < kSplit.block_trials) moved.push_back(candidate);
+    if (counts[candidate.kind()]++ < kSplit.block_trials) moved.push_back(candidate);
   }
   return moved;
 }

@@ -37,8 +37,8 @@ struct SplitTuning {
   double worth_blocks = 0.01;  // of each op once: with less extra time, attention stays whole
   double worth_parts = 0.002;  // likewise: what parts must win where nothing else is to be won
   size_t block_trials = 2;     // candidates with attention in blocks or rewrites, and with cuts
-  // Cuts beside the labels: so many trials, fewer where a trial is of very many ops. Of steps of
-  // more ops the label search looks at none, either.
+  // Cuts beside the labels: so many trials, fewer where a trial is of very many ops. Of steps that
+  // have more ops, or would have with the parts of a cut, the label search looks at none, either.
   size_t cut_trials = 14;
   size_t cut_trial_ops = 16'000;
   int64_t parts_beside_cuts = 4;  // where nothing fits without them

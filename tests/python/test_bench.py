@@ -526,7 +526,7 @@ def test_figures_of_what_was_measured_are_drawn(tmp_path):
     sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
     import magis_drawings
     one = dict(what="that run again", incremental_seconds=0.1, full_seconds=2.0, incremental_bytes=101, full_bytes=100)
-    stages = [f"x 1 states judged and 2 forecast in {seconds} s: 3" for seconds in (0.5, 0.3, 0.4)]
+    stages = [f"x: 1 states judged and 2 forecast in {seconds} s of cores, 0.1 s of the calling thread" for seconds in (0.5, 0.3, 0.4)]
     measured = {"13": {"extra": {"L=2": [1.0, None]}, "least": {"L=2": [0.1, 0.2]}}, "14": dict(lines=[], views=[9.0], schedules=[one]),
                 "15": stages}
     magis_drawings.draw_all(tmp_path, [9, 10, 11, 12, 13, 14, 15], {}, measured, (10, 5))
