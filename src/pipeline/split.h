@@ -2,10 +2,11 @@
 // class (samples, as a rule: micro-batches), whole or level by level. Fewer parts take less time,
 // more need less memory, and recompute fills what is left between.
 //
-// A plan of even parts comes first where their folded problem fits each op once (first_plan.h), and
-// is there within seconds. The whole step gets a short search, unless its bound says that it is
-// slower than that plan. Then come the best candidates of the label search (label_search.h), the
-// best of those without levels among them, and what it found to be better with rewrites, blocks of
+// A plan of even parts comes first where their folded problem fits each op once, or a rough one
+// with reruns (first_plan.h): within seconds, and handed out where the search comes to nothing
+// better. The whole step gets a short search, unless its bound says that it is slower than such a
+// plan of even parts. Then come the best candidates of the label search (label_search.h), the best
+// of those without levels among them, and what it found to be better with rewrites, blocks of
 // queries or a cut along a second axis, each with a short search of its own; and numbers of even
 // parts that no bound makes slower than the best, whatever is estimated of them. The best of all is
 // planned with all of the work. What is claimed of the plan, bounds and floor, speaks of the step
