@@ -58,7 +58,7 @@ Result<ClassAxis> as_in_parts(const ir::Graph& step, const AxisClass& axis_class
 }
 
 // The ops of the step in the parts that the rules say.
-Result<MovedStep> in_parts(const ir::Graph& step, const std::vector<CutRule>& rules) {
+Result<MovedStep> parted_step(const ir::Graph& step, const std::vector<CutRule>& rules) {
   using Made = LabelledStep::Made;
   LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(step, rules));
   LT_ASSIGN(fission::Expanded expanded, fission::expand(step, cuts));
@@ -112,7 +112,7 @@ Result<StepMoves> step_moves(const ir::Graph& forward, const ir::Graph& step,
   moves.step = [&forward, &options](const Candidate& candidate) -> Result<MovedStep> {
     LT_ASSIGN(ir::Graph moved, step_to_cut(forward, with(options, candidate)));
     if (candidate.cuts.empty()) return MovedStep{std::move(moved)};
-    return in_parts(moved, candidate.cuts);
+    return parted_step(moved, candidate.cuts);
   };
   return moves;
 }

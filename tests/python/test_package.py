@@ -1,6 +1,7 @@
 """The Python package without PyTorch: its declarations are those of the headers, model files are planned, errors are exceptions
 with the line of the command line, Ctrl-C gives the best plan so far, entries of the cache that do not hold are made anew."""
 
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 
 import pytest
 from lowtide_cli import MODELS, ROOT, program, run
@@ -73,6 +75,15 @@ def test_a_model_file_is_planned_without_torch(tmp_path):
     loaded = lowtide.Plan.load(tmp_path / "p.lt")
     assert loaded.arena_bytes == int(done.stdout) and loaded.lower_bound_bytes <= loaded.peak_bytes
     assert run("verify", tmp_path / "p.lt").returncode == 0
+
+
+def test_the_wheel_is_compiled_as_the_release_is():
+    """So that a wheel that is made in the release's folder (scripts/test) compiles nothing anew."""
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    release = next(preset for preset in presets if preset["name"] == "release")["cacheVariables"]
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["scikit-build"]
+    of_wheel = wheel["cmake"]["define"] | {"CMAKE_BUILD_TYPE": wheel["cmake"]["build-type"]}
+    assert {name: of_wheel.get(name) for name in release} == release
 
 
 def test_an_opaque_op_takes_the_place_of_what_dies():
