@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/prepare.h"
 #include "pipeline/take_rewrites.h"
 
 namespace lowtide::pipeline {
@@ -47,18 +48,27 @@ void tell(const Optimized& made, const OptimizeOptions& options) {
   options.progress(progress);
 }
 
+// One after another, until one keeps the budget, which is told.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
+Status try_in_turn(const ir::Graph& forward, const OptimizeOptions& little,
+                   std::span<const Candidate> candidates, Clock::time_point start,
+                   const OptimizeOptions& options, Trials& trials) {
+  for (const Candidate& candidate : candidates) {
+    if (trials.best) break;
+    LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, start, trials));
+  }
+  if (trials.best) tell(*trials.best, options);
+  return {};
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): likewise
 Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const OptimizeOptions& options,
                     Clock::time_point start, FirstPlan& first) {
   LT_ASSIGN(const std::vector<Candidate> within,
             even_within(step, after(options, seconds_since(start))));
   const OptimizeOptions little = with_less_work(with_little_work(options));
   Trials trials;
-  for (const Candidate& candidate : within) {
-    if (trials.best) break;
-    LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, start, trials));
-  }
-  if (trials.best) tell(*trials.best, options);
+  LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, start, options, trials));
   first.rough = std::move(trials.best);
   return {};
 }
@@ -75,14 +85,9 @@ Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& op
   if (even.empty()) return first;
   first.whole = even.front();
   if (first.whole.peak_bytes <= *options.budget_bytes) return first;
-  const OptimizeOptions little = with_little_work(options);
-  for (const Candidate& candidate : std::span(even).subspan(1)) {
-    if (first.trials.best) break;
-    LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, start, first.trials));
-  }
-  if (first.trials.best)
-    tell(*first.trials.best, options);
-  else if (options.schedule.recompute)
+  LT_RETURN_IF_ERROR(try_in_turn(forward, with_little_work(options), std::span(even).subspan(1),
+                                 start, options, first.trials));
+  if (!first.trials.best && options.schedule.recompute)
     LT_RETURN_IF_ERROR(plan_roughly(forward, step, options, start, first));
   return first;
 }

@@ -133,7 +133,8 @@ class Search {
     most_forecast_ = static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
     LT_RETURN_IF_ERROR(look_on(most_states()));
     LT_RETURN_IF_ERROR(look_closer(0));
-    for (const bool with_cuts : {false, true}) LT_RETURN_IF_ERROR(look_at_moves(with_cuts));
+    for (const Stage stage : {Stage::kMoves, Stage::kCuts})
+      LT_RETURN_IF_ERROR(look_at_moves(stage));
     return {};
   }
 
@@ -193,13 +194,13 @@ class Search {
   // Moves, from the labels that are best without: what these come to is known before, so that moves
   // add to it. Labels and further moves of what comes of them are states of the same queue. Cuts
   // join last, with states of their own, so that they take none from other moves.
-  Status look_at_moves(bool with_cuts) {
+  Status look_at_moves(Stage stage) {
     most_seconds_ = kAnyTime;
-    const int64_t times = with_cuts ? variants_.most_cut_parts() : 1;  // as many ops
+    const int64_t times = stage == Stage::kCuts ? variants_.most_cut_parts() : 1;  // as many ops
     if (!variants_.has_moves() || times == 0 || is_done()) return {};
     const size_t first = all_.size();
     open_.clear();
-    stage_ = with_cuts ? Stage::kCuts : Stage::kMoves;
+    stage_ = stage;
     moved_searches_ = 0;
     std::vector<size_t> from = by_rank(all_);
     if (from.size() > tuning_.moved_from) from.resize(tuning_.moved_from);
