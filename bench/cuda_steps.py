@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Training steps planned on a GPU under CUDA, beside eager mode and checkpointing by block there.
 
-    cuda_steps.py [--only MODEL,...] [--budgets LIST] [--swap LIST] [--split LIST] [--steps N] [--effort N] [--tiny]
-                  [--json FILE]
+    cuda_steps.py [--only MODEL,...] [--budgets LIST] [--swap LIST] [--auto LIST] [--split LIST] [--steps N]
+                  [--effort N] [--tiny] [--json FILE]
 
 One process for each model. A row: the budget (a share of what the best order needs; `none` has no limit), the peak that
 torch.cuda.max_memory_allocated counts in a step, over what was allocated before model and optimizer were made, what the
 plan says of it, milliseconds of a step (of N one after the other, as in a training loop, where the host is ahead of the
 GPU; the least of three times), the same over eager mode's, milliseconds as they were predicted, the bound proven for
 every schedule over each op once, and seconds to capture, measure and plan. Rows of `--swap` may move values to host
-memory, too; those of `--split` run in so many parts of the samples and have no budget. Kernels are PyTorch's default
+memory, too, and in rows of `--auto` parts are found for the budget beside that; those of `--split` run in so many parts of
+the samples and have no budget. Kernels are PyTorch's default
 ones, in f32 without TF32, but GPT-2's second entry, which is in bf16 by autocast.
 
 Exit code 1 if an allocation was not where the plan has it, or a peak is above the plan's by more than 8 MiB; 2 where there is no GPU.
@@ -118,7 +119,8 @@ def planned(name: str, budget: str, levers: dict, arguments: argparse.Namespace)
         "plan_mib": step.plan.arena_bytes / MIB, "beside": step.memory.beside, "kept_mib": step.memory.kept_bytes / MIB,
         "predicted_ms": 1000 * verdict["predicted_step_seconds"], "once_ms": 1000 * verdict["once_seconds"],
         "bound": verdict["lower_bound_seconds"] / verdict["once_seconds"], "stored_mib": step.memory.stored_bytes / MIB,
-        "search_seconds": verdict.get("planning_seconds")}
+        "search_seconds": verdict.get("planning_seconds"),
+        "parts": step.parts}
 
 
 def cleared() -> None:
@@ -132,6 +134,8 @@ def rows_of(name: str, arguments: argparse.Namespace) -> list[dict]:
     for way in [lambda: in_eager_mode(name, arguments, blocks=False), lambda: in_eager_mode(name, arguments, blocks=True),
                 *(lambda b=b: planned(name, b, {}, arguments) for b in arguments.budgets.split(",") if b),
                 *(lambda b=b: planned(name, b, {"swap": "host"}, arguments) for b in arguments.swap.split(",") if b),
+                *(lambda b=b: planned(name, b, {"split": "auto", "swap": "host"}, arguments)
+                  for b in arguments.auto.split(",") if b),
                 *(lambda n=n: planned(name, "none", {"split": f"samples:{n}"}, arguments)
                   for n in arguments.split.split(",") if n)]:
         made = way()
@@ -170,6 +174,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(MODELS))
     parser.add_argument("--budgets", default="none,80%,60%,50%,40%")
     parser.add_argument("--swap", default="50%,40%")
+    parser.add_argument("--auto", default="30%")
     parser.add_argument("--split", default="2,8")
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--effort", type=float, default=4)

@@ -183,13 +183,26 @@ def test_values_move_to_host_memory_and_back(name):
     assert step.memory.beside == 0 and step.plan.arena_bytes <= limit
 
 
-def test_a_step_in_parts_is_eager_mode_but_for_rounding():
-    model, batch, loss_fn = on_gpu("gpt2")
+@pytest.mark.parametrize(("name", "dropout", "dtype"), [
+    ("gpt2", 0, None), ("gpt2", 0.1, None), ("gpt2", 0.1, torch.bfloat16), ("bert", 0.3, torch.float16)])
+def test_a_step_in_parts_is_eager_mode_but_for_rounding(name, dropout, dtype):
+    model, batch, loss_fn = on_gpu(name, dropout)
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
-    step = lowtide.compile_step(model, loss_fn, mine, batch, split="samples:2")
-    for _ in range(2):
-        torch.testing.assert_close(step(batch), eager_step(other, loss_fn, its, batch))
+
+    def cast(m, b):
+        with torch.autocast("cuda", dtype, enabled=dtype is not None):
+            return loss_fn(m, b)
+
+    step = lowtide.compile_step(model, cast, mine, batch, split="samples:2")
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype is None else {"rtol": 1e-2, "atol": 1e-3}
+    for seed in range(2):
+        torch.manual_seed(seed)
+        loss = step(batch)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(loss, eager_step(other, cast, its, batch), **close)
+        torch.testing.assert_close(dict(model.named_parameters()), dict(other.named_parameters()), **close)
     assert step.parts == 2 and step.memory.beside == 0
+    assert not any("dropout" in line for line in step.coupled), step.coupled
 
 
 def test_the_backend_runs_a_loop_on_the_gpu():
@@ -202,6 +215,86 @@ def test_the_backend_runs_a_loop_on_the_gpu():
         torch.manual_seed(k)
         assert torch.equal(loss, eager_step(other, loss_fn, its, batch))
     assert differences(model, mine, other, its) == []
+
+
+def test_another_stream_and_a_capture_are_refused_and_nothing_is_changed():
+    model, batch, loss_fn = on_gpu("resnet")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), pytest.raises(lowtide.Usage, match="compiled in another stream"):
+        step(batch)
+    torch.cuda.synchronize()
+    with pytest.raises(lowtide.Usage, match="cannot be captured as a CUDA graph"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        step(batch)
+    assert_equal_steps(step, model, mine, other, its, loss_fn, batch, steps=2)
+    assert step.memory.beside == 0
+
+
+@pytest.mark.parametrize("options", [{"clip_norm": 0.05}, {"clip_value": 0.01}])
+def test_gradients_are_clipped(options):
+    model, batch, loss_fn = on_gpu("bert")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch, **options)
+    for _ in range(2):
+        loss = step(batch)
+        its.zero_grad()
+        wanted = loss_fn(other, batch)
+        wanted.backward()
+        if "clip_value" in options:
+            nn.utils.clip_grad_value_(trained(other), options["clip_value"])
+        else:
+            assert nn.utils.clip_grad_norm_(trained(other), options["clip_norm"]) > options["clip_norm"]
+        its.step()
+        torch.testing.assert_close(loss, wanted)
+        torch.testing.assert_close(dict(model.named_parameters()), dict(other.named_parameters()))
+    assert "clip_norm" in options or differences(model, mine, other, its) == []
+    assert step.memory.beside == 0
+
+
+def test_accumulated_batches_make_one_update():
+    model, batch, loss_fn = on_gpu("gpt2", 0.1)
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    batches = [batch, {key: tensor.flip(0) for key, tensor in batch.items()}]
+    step = lowtide.compile_step(model, loss_fn, mine, batches, accumulate=2)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        loss = step(batches)
+        torch.manual_seed(seed)
+        its.zero_grad()
+        losses = []
+        for each in batches:
+            losses.append(loss_fn(other, each))
+            losses[-1].backward()
+        its.step()
+        assert torch.equal(loss, losses[0] + losses[1]) and differences(model, mine, other, its) == []
+    assert step.memory.beside == 0
+
+
+def test_kernels_are_timed_again_and_the_next_plan_goes_by_that(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+    model, batch, loss_fn = on_gpu("gpt2", 0.1)
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch)
+    state, before = torch.cuda.get_rng_state(), {name: p.clone() for name, p in model.named_parameters()}
+    found = lowtide.measure(step, rounds=3)
+    assert [each.name for each in found] == [unit.name for unit in step.planned.captured.units]
+    assert all(each.now > 0 for each in found)
+    assert torch.equal(state, torch.cuda.get_rng_state()) and all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+    again = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert again.plan.verdict["once_seconds"] == pytest.approx(sum(each.now for each in found))
+    assert_equal_steps(again, model, mine, other, its, loss_fn, batch, steps=1)
+
+
+def test_parts_are_found_for_a_budget_beside_transfers():
+    model, batch, loss_fn = on_gpu("gpt2")
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    limit = within(0.9, model, loss_fn, mine, batch)
+    step = lowtide.compile_step(model, loss_fn, mine, batch, budget=limit, split="auto", swap="host", effort=0.2)
+    for _ in range(2):
+        torch.testing.assert_close(step(batch), eager_step(other, loss_fn, its, batch))
+    torch.testing.assert_close(dict(model.named_parameters()), dict(other.named_parameters()))
+    assert step.plan.arena_bytes <= limit and step.memory.beside == 0
 
 
 def test_what_lies_on_two_devices_is_refused_by_name():

@@ -85,6 +85,22 @@ def test_networks_with_dropout_in_parts_draw_and_compute_what_eager_mode_does(na
         torch.testing.assert_close(mine_, its_)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_dropouts_by_one_kernel_draw_whole_masks_and_are_applied_in_parts(name, monkeypatch):
+    """As on a GPU; the kernel is there for the CPU, too."""
+    monkeypatch.setattr(F, "dropout", lambda x, p, training, inplace=False: torch.native_dropout(x, p, training)[0])
+    model, batch, loss_fn = build(name, 0.2)
+    batch = {key: tensor.repeat(2, 1) for key, tensor in batch.items()}
+    model = model.double()
+    other, mine, its = twin(model, OPTIMIZERS["sgd"])
+    step = lowtide.compile_step(model, loss_fn, mine, batch, effort=0.002, split="samples:2")
+    assert step.parts == 2 and step.coupled == []
+    names = [unit.name for unit in step._now.planned.captured.units]
+    drawn = names.count("native_dropout")
+    assert drawn and names.count("native_dropout_backward") == 4 * drawn, "forward and backward, each in two parts"
+    assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9, steps=2)
+
+
 class Coupled(nn.Module):
     """A norm over the batch, and a sum along it."""
 

@@ -68,6 +68,8 @@ def keep_masks_as_bytes(program: Program, units: list[Unit]) -> list[Unit]:
 def draws_of_bytes(program: Program) -> None:
     """The same before there are units: a call that draws the mask, and calls that make the floats of it, which may run in
     parts."""
+    for call in [call for call in program.calls if call.target is aten.native_dropout.default and call.random]:
+        _draw_first(program, call)
     written: dict[int, list[Call]] = {}
     for call in program.calls:
         for t in (*call.writes, *(o for o in call.outs if o is not None and call.target is DRAWN[0])):
@@ -102,3 +104,31 @@ def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Ca
     program.calls[end:end + 1] = [
         Call(aten._to_copy.default, (Ref(mask),), {"dtype": floats.dtype}, [ones], False, **common),
         Call(aten.div.Scalar, (Ref(ones), divide.args[1]), {}, [base], False, **common)]
+
+
+def _draw_first(program: Program, call: Call) -> None:
+    """Of a dropout by one kernel (as on a GPU): a call that draws the whole mask, and one that applies it, which may run in
+    parts. No mask depends on what the kernel reads, so it reads memory that nobody has written."""
+    given, out, mask = call.args[0], *call.outs
+    if out is None or program.tensors[out].stride != program.tensors[given.id].stride:
+        return
+    like = program.tensors[given.id]
+    unwritten = program.add_tensor(program.tensors[out], None)
+    if mask is None:
+        mask = program.add_tensor(program.tensors[out], None)
+        program.tensors[mask].dtype = torch.bool
+        program.storage_of(mask).bytes //= like.dtype.itemsize
+    common = {"phase": call.phase, "place": call.place}
+    at = program.calls.index(call)
+    program.calls[at:at + 1] = [
+        Call(aten.empty_strided.default, (list(like.shape), list(like.stride)), {"dtype": like.dtype, "device": like.device},
+             [unwritten], False, **common),
+        Call(call.target, (Ref(unwritten), *call.args[1:]), call.kwargs, [None, mask], call.many, random=True, **common),
+        Call(aten.native_dropout_backward.default, (given, Ref(mask), _scale(call.args[1], like)), {}, [out], False, **common)]
+
+
+def _scale(p: float, like: Tensor) -> float:
+    """What stays is multiplied by this, to the bit: kernels of GPUs divide in the type in which they compute."""
+    if like.device.type == "cpu" or like.dtype is torch.float64:
+        return 1 / (1 - p)
+    return (1 / torch.tensor(1 - p, dtype=torch.float32)).item()
