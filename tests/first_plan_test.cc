@@ -90,7 +90,7 @@ TEST_F(FirstPlanTest, TriesTheWholeStepAndEvenParts) {
   int whole_ones = 0;
   for (const int64_t percent : {43, 50, 60}) {
     keep_within(percent);
-    const auto within = pipeline::even_within(step_, options_);
+    const auto within = pipeline::rough_within(step_, options_);
     ASSERT_TRUE(within.has_value()) << within.error().message;
     ASSERT_FALSE(within->empty());
     for (size_t k = 0; k < within->size(); ++k) {
@@ -111,6 +111,51 @@ TEST_F(FirstPlanTest, TriesTheWholeStepAndEvenParts) {
     }
   }
   EXPECT_GT(whole_ones, 0);
+}
+
+// Layers with large weights and small results, so that the sums of gradients of even parts, which
+// are all there until the last part, need as much as the weights; and between them products of each
+// sample with itself, which are large and have no weights.
+ir::Graph squares_between_layers() {
+  constexpr int64_t kSamples = 16, kWide = 256;
+  constexpr int kLayers = 6;
+  GraphWriter net;
+  ir::ValueId x = net.given("x", {kSamples, 1, kWide});
+  const auto add_layers = [&] {
+    for (int k = 0; k < kLayers; ++k) {
+      x = net.op("MatMul", {x, net.given("w", {kWide, kWide}, Category::kParameter)});
+      x = net.op("Tanh", {x});
+    }
+  };
+  add_layers();
+  x = net.op("MatMul", {x, x}, {{"trans_a", int64_t{1}}});
+  for (const char* kind : {"Sigmoid", "Tanh", "Sigmoid"}) x = net.op(kind, {x});
+  x = net.op("ReduceSum", {x}, {{"axes", ir::Dims{1}}, {"keepdims", int64_t{1}}});
+  add_layers();
+  net.result(x);
+  return net.graph();
+}
+
+TEST(FirstPlan, HasLevelsWhereNoEvenPartsFitAtAll) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  const ir::Graph graph = squares_between_layers();
+  pipeline::OptimizeOptions options = options_with(*kernels);
+  spend_little(options);
+  options.split = {.parts = 0};
+  const ir::Graph step = pipeline::step_to_cut(graph, options).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  options.budget_bytes = peak * 28 / 100;
+  ASSERT_EQ(pipeline::even_candidates(step, options, 100)->size(), 1U);
+  const auto within = pipeline::rough_within(step, options);
+  ASSERT_TRUE(within.has_value()) << within.error().message;
+  ASSERT_EQ(within->size(), 1U);
+  EXPECT_EQ(within->front().labels.parts, 1);
+  EXPECT_FALSE(within->front().labels.nests.empty());
+  const auto first = pipeline::first_plan(graph, options, Clock::now());
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  ASSERT_TRUE(first->rough.has_value());
+  EXPECT_LE(first->rough->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify(first->rough->plan).ok());
 }
 
 // One that is slower than what is asked for is none.

@@ -14,6 +14,9 @@ namespace {
 // Numbers of parts that are planned: the next where the first misses the budget, as addresses need
 // more than the peak.
 constexpr size_t kNumbers = 2;
+// Of the budget, what estimates with reruns have to keep: less where a plan needs more than they
+// say.
+constexpr int64_t kEighthsOfBudget[] = {8, 7};
 
 // What each op once in a known order needs, and hardly more: of each search as much as a closer
 // look at labels has.
@@ -64,11 +67,15 @@ Status try_in_turn(const ir::Graph& forward, const OptimizeOptions& little,
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const OptimizeOptions& options,
                     Clock::time_point start, FirstPlan& first) {
-  LT_ASSIGN(const std::vector<Candidate> within,
-            even_within(step, after(options, seconds_since(start))));
   const OptimizeOptions little = with_less_work(with_little_work(options));
   Trials trials;
-  LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, start, options, trials));
+  for (const int64_t eighths : kEighthsOfBudget) {
+    OptimizeOptions estimated = after(options, seconds_since(start));
+    estimated.budget_bytes = *options.budget_bytes / 8 * eighths;
+    LT_ASSIGN(const std::vector<Candidate> within, rough_within(step, estimated));
+    LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, start, options, trials));
+    if (trials.best) break;
+  }
   first.rough = std::move(trials.best);
   return {};
 }

@@ -4,9 +4,10 @@
 // Folding decides it (fission/scale.h): the fewest even parts of which one, as a small problem,
 // keeps the budget with each op once. Its order, mirrored for all parts, is planned as a trial is,
 // with hardly any search. Where no number of parts is estimated to fit so, a short search for
-// reruns is made in the whole step and in one part of the even parts that promise most; its
-// schedule, mirrored, is planned with hardly any more search: the plan is for who does not wait,
-// and the search goes on as if there were none.
+// reruns is made in the whole step and in one part of the even parts that promise most, and where
+// no such parts fit either, in the first labels with levels that do; its schedule, mirrored, is
+// planned with hardly any more search: the plan is for who does not wait, and the search goes on as
+// if there were none.
 //
 // Tests: tests/first_plan_test.cc, tests/split_test.cc.
 #pragma once

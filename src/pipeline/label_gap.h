@@ -45,6 +45,15 @@ class LabelGap {
     return per_byte_ * static_cast<double>(state.once_peak_bytes - budget_bytes_);
   }
 
+  // As the state's key, with what it is expected to take instead of its bound.
+  LabelKey guessed_key(const LabelState& state) const {
+    const Candidate& candidate = state.candidate;
+    const double guessed =
+        candidate.fits ? candidate.seconds : state.once_seconds + moving_seconds(state);
+    return {state.forecast.over_bytes(), std::max(state.least_seconds, guessed),
+            candidate.peak_bytes};
+  }
+
  private:
   const int64_t budget_bytes_;
   const bool has_link_;

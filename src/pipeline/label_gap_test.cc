@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace lowtide::pipeline {
 namespace {
 
@@ -54,6 +56,34 @@ TEST(LabelGap, WithALinkBytesThatAreTooMuchHaveTheirPrice) {
   fitting.once_peak_bytes = kBudgetOfGap;
   gap.learn(fitting);  // says nothing of bytes
   EXPECT_DOUBLE_EQ(gap.moving_seconds(half), 2);
+}
+
+TEST(LabelGap, AKeyIsGuessedByTheScheduleThatIsKnownOrByBytes) {
+  LabelGap gap(kBudgetOfGap, true);
+  EXPECT_EQ(gap.guessed_key(state(12)), state(12).key());
+  gap.learn(found(10, 18));
+  LabelState half = state(10);
+  half.once_peak_bytes = kBudgetOfGap + 200;
+  EXPECT_DOUBLE_EQ(std::get<1>(gap.guessed_key(half)), 14);
+  half.least_seconds = 15;
+  EXPECT_DOUBLE_EQ(std::get<1>(gap.guessed_key(half)), 15);
+  EXPECT_DOUBLE_EQ(std::get<1>(gap.guessed_key(found(11, 13))), 13);
+}
+
+LabelSchedule schedule(double seconds, int64_t peak_bytes) {
+  LabelSchedule made;
+  made.seconds = seconds;
+  made.peak_bytes = peak_bytes;
+  return made;
+}
+
+TEST(LabelGap, AStateKeepsTheBetterSchedule) {
+  LabelState made = state(10);
+  EXPECT_TRUE(made.take(schedule(15, 900)));
+  EXPECT_FALSE(made.take(schedule(15, 800)));
+  EXPECT_EQ(made.candidate.peak_bytes, 900);
+  EXPECT_TRUE(made.take(schedule(14, 950)));
+  EXPECT_EQ(made.candidate.seconds, 14);
 }
 
 }  // namespace

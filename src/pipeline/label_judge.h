@@ -46,6 +46,15 @@ struct LabelState {
   bool may_fit = false;
   LabelForecast forecast = {};  // of its neighbours
 
+  // Whether the schedule is better than what was known; then it is what is known.
+  bool take(LabelSchedule found) {
+    if (candidate.fits && candidate.seconds <= found.seconds) return false;
+    candidate.fits = true;
+    candidate.seconds = found.seconds;
+    candidate.peak_bytes = found.peak_bytes;
+    runs = std::move(found.runs);
+    return true;
+  }
   LabelKey key() const { return {forecast.over_bytes(), least_seconds, candidate.peak_bytes}; }
 };
 

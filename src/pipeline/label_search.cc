@@ -66,14 +66,19 @@ class Search {
     return found;
   }
 
-  // The whole step and even parts for which a short search finds a schedule within the budget.
-  Result<std::vector<Candidate>> even_within() {
+  // The whole step and even parts for which a short search finds a schedule within the budget;
+  // where there are none, the first labels with levels.
+  Result<std::vector<Candidate>> rough_within() {
     std::vector<Candidate> found;
     LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return found;
     LT_RETURN_IF_ERROR(look_at({}, 0));
     if (is_promising(all_.front())) LT_RETURN_IF_ERROR(search(0, short_from(all_.front())));
     LT_RETURN_IF_ERROR(look_at_even());
+    if (!best_) {
+      has_looked_at_even_ = first_is_enough_ = true;
+      LT_RETURN_IF_ERROR(look_at_labels());
+    }
     for (const size_t at : by_rank(all_)) {
       const LabelState& state = all_[at];
       if (!state.candidate.fits) break;
@@ -126,12 +131,16 @@ class Search {
     Ahead<Result<SearchedLabels>> found;
   };
 
+  Status look_at_labels() {
+    most_forecast_ = static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
+    return look_on(most_states());
+  }
+
   Status look_at_all() {
     LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return {};
     LT_RETURN_IF_ERROR(look_at({}, 0));
-    most_forecast_ = static_cast<int64_t>(most_states()) * tuning_.forecast_per_state;
-    LT_RETURN_IF_ERROR(look_on(most_states()));
+    LT_RETURN_IF_ERROR(look_at_labels());
     LT_RETURN_IF_ERROR(look_closer(0));
     for (const Stage stage : {Stage::kMoves, Stage::kCuts})
       LT_RETURN_IF_ERROR(look_at_moves(stage));
@@ -278,7 +287,7 @@ class Search {
     LabelQueue<LabelKey, size_t> close(has_link_);
     for (size_t at = first; at < all_.size(); ++at)
       if (all_[at].may_fit && all_[at].least_seconds < best_seconds_)
-        close.push(all_[at].key(), guessed_key_of(all_[at]), at);
+        close.push(all_[at].key(), gap_.guessed_key(all_[at]), at);
     const size_t looks =
         is_moving() ? tuning_.closer_looks / tuning_.moved_share : tuning_.closer_looks;
     for (size_t look = 0; look < looks && !close.empty(); ++look) {
@@ -370,7 +379,7 @@ class Search {
 
   // By what is known of a state.
   void push(const LabelState& by, Open next) {
-    open_.push(by.key(), guessed_key_of(by), std::move(next));
+    open_.push(by.key(), gap_.guessed_key(by), std::move(next));
   }
 
   Status judge_ahead(Open& next) {
@@ -515,24 +524,12 @@ class Search {
   }
 
   void take(LabelSchedule found, LabelState& made) {
-    Candidate& candidate = made.candidate;
-    if (candidate.fits && candidate.seconds <= found.seconds) return;
-    candidate.fits = true;
-    candidate.seconds = found.seconds;
-    candidate.peak_bytes = found.peak_bytes;
-    made.runs = std::move(found.runs);
-    if (candidate.seconds < best_seconds_) {
-      best_seconds_ = candidate.seconds;
+    if (!made.take(std::move(found))) return;
+    if (made.candidate.seconds < best_seconds_) {
+      best_seconds_ = made.candidate.seconds;
       best_ = static_cast<size_t>(&made - all_.data());
     }
     gap_.learn(made);
-  }
-
-  LabelKey guessed_key_of(const LabelState& state) const {
-    const double guessed = state.candidate.fits ? state.candidate.seconds
-                                                : state.once_seconds + gap_.moving_seconds(state);
-    return {state.forecast.over_bytes(), std::max(state.least_seconds, guessed),
-            state.candidate.peak_bytes};
   }
 
   const Clock::time_point start_ = Clock::now();
@@ -580,9 +577,9 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
   return Search(step, options, tuning, kAnyTime).even_ones(most);
 }
 
-Result<std::vector<Candidate>> even_within(const ir::Graph& step, const OptimizeOptions& options,
-                                           const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, kAnyTime).even_within();
+Result<std::vector<Candidate>> rough_within(const ir::Graph& step, const OptimizeOptions& options,
+                                            const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, kAnyTime).rough_within();
 }
 
 Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,

@@ -152,8 +152,10 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
                                                const LabelSearchTuning& tuning = {});
 
 // What keeps the budget with reruns by a short search, the fastest first: the whole step, and of
-// even parts that promise to be faster the first that does, in the order of their bounds.
-Result<std::vector<Candidate>> even_within(const ir::Graph& step, const OptimizeOptions& options,
+// even parts that promise to be faster the first that does, in the order of their bounds. Where
+// neither does (a vocabulary's loss that needs more parts than the rest), the first labels with
+// levels that do, of as many states as a search without moves has.
+Result<std::vector<Candidate>> rough_within(const ir::Graph& step, const OptimizeOptions& options,
                                            const LabelSearchTuning& tuning = {});
 
 // Even parts that no bound on one part of everything makes slower than that, the least bound first:
