@@ -134,9 +134,8 @@ struct LabelSearchCounts {
 inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
 // Best first: what fits by time, then the rest by peak, then what takes no less than the best with
-// each op once. `step` is the graph to be run, and
-// `options` have a budget. What takes no less than `below_seconds` is not searched. Empty where no
-// axis class has two ops.
+// each op once. `step` is the graph to be run, and `options` have a budget. What takes no less than
+// `below_seconds` is not searched. Empty where no axis class has two ops.
 Result<std::vector<Candidate>> label_candidates(const ir::Graph& step,
                                                 const OptimizeOptions& options,
                                                 const LabelSearchTuning& tuning = {},

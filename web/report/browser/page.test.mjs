@@ -14,6 +14,7 @@ import {
   close,
   drawn,
   mapWindow,
+  moved,
   numbersAreTheDatas,
   open,
   processorSeconds,
@@ -411,8 +412,7 @@ test("wheel, drag, keys and buttons change the window; the page still scrolls", 
   await page.mouse.move(at.x, at.y);
   await page.mouse.wheel(0, -300);
   await page.keyboard.up("Control");
-  await page.waitForTimeout(300);
-  await drawn(page);
+  await moved(page, whole);
   const zoomed = await mapWindow(page);
   assert.ok(
     zoomed[1] - zoomed[0] < 0.8 * (whole[1] - whole[0]),
@@ -481,7 +481,6 @@ test("two fingers zoom and pan the map, one scrolls the page, a tap follows what
         from.map(([x, y], i) => [x + ((to[i][0] - x) * n) / 8, y + ((to[i][1] - y) * n) / 8]),
       );
     await touch("touchEnd", []);
-    await page.waitForTimeout(100);
     await drawn(page);
   };
   const width = ([left, right]) => right - left;

@@ -76,6 +76,16 @@ export async function processorSeconds(page) {
 export const mapWindow = (page) =>
   page.$eval("canvas.map", (c) => c.dataset.window.split(" ").map(Number));
 
+// Waits until the map shows another window: a wheel or a touch comes to the page some time after it
+// was asked for.
+export async function moved(page, before) {
+  await page.waitForFunction(
+    (was) => document.querySelector("canvas.map").dataset.window !== was,
+    before.join(" "),
+  );
+  await drawn(page);
+}
+
 export async function serious(page) {
   await page
     .addScriptTag({ path: axePath })

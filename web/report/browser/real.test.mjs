@@ -17,6 +17,7 @@ import {
   close,
   drawn,
   mapWindow,
+  moved,
   numbersAreTheDatas,
   open,
   processorSeconds,
@@ -53,8 +54,7 @@ async function zooms(page) {
   const at = await centre(page, "canvas.map");
   await page.mouse.move(at.x, at.y);
   await page.mouse.wheel(0, -300);
-  await page.waitForTimeout(200);
-  await drawn(page);
+  await moved(page, whole);
   const near = await mapWindow(page);
   assert.ok(near[1] - near[0] < 0.8 * (whole[1] - whole[0]), `${near} is not inside ${whole}`);
   await page.keyboard.press("0");
