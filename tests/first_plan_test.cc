@@ -84,6 +84,22 @@ TEST_F(FirstPlanTest, HasRerunsWhereNoEvenPartsFitEachOpOnce) {
   EXPECT_FALSE(pipeline::first_plan(graph_, options_, Clock::now())->rough.has_value());
 }
 
+// A link is there for the search behind it; the plan keeps the budget with it or without.
+TEST_F(FirstPlanTest, IsRightWithALink) {
+  options_.slow_tiers = {{"host", {.bytes_per_second_out = 1e9, .bytes_per_second_in = 1e9}}};
+  options_.schedule.transfers = true;
+  keep_within(43);
+  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  ASSERT_TRUE(first->rough.has_value());
+  const plan::Claims& claims = first->rough->plan.claims;
+  EXPECT_LE(first->rough->plan.arena_bytes, *options_.budget_bytes);
+  EXPECT_GT(claims.predicted_seconds, claims.once_seconds);
+  EXPECT_TRUE(verify::verify(first->rough->plan).ok());
+  const ir::Graph step = autodiff::make_training_graph(graph_, *options_.training).value();
+  expect_right_results(first->rough->plan, step, *kernels_);
+}
+
 // The whole step is among what is tried, and what is said of each is an estimate of a schedule that
 // keeps the budget.
 TEST_F(FirstPlanTest, TriesTheWholeStepAndEvenParts) {
