@@ -32,4 +32,12 @@ std::vector<fission::CutRule> more_cuts(const ir::Graph& step,
 std::vector<fission::CutRule> cuts_within(const ir::Graph& step,
                                           std::span<const fission::AxisClass> classes);
 
+// What counts as large beside something of so many bytes.
+int64_t large_beside(int64_t largest_bytes);
+
+// Of one class, in each number of parts that there can be: in place of the labels' parts of its
+// ops, or within them.
+std::vector<fission::CutRule> cuts_of_class(const ir::Graph& step,
+                                            const fission::AxisClass& axis_class, bool instead);
+
 }  // namespace lowtide::pipeline

@@ -194,8 +194,7 @@ class PatternDraw {
 
 // The text of a row, or one of the texts that its function chooses from.
 std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
-  // Of what labels pick the classes limit the labels.
-  if (row.kind == "LabelLogits") return "a..@axis [c] b.., a.. b.. -> a.. b..";
+  if (row.kind == "LabelLogits") return "a..@axis [c] b.., a.. b.. -> a.. b..";  // labels below c
   if (row.compute == nullptr) return std::string(row.axes);
   if (row.kind == "MatMul") {
     const bool trans_a = chance(rng, 2), trans_b = chance(rng, 2);
