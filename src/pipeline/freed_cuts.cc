@@ -16,6 +16,12 @@
 namespace lowtide::pipeline {
 namespace {
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FreedCutsTuning {
+  int64_t numbers[2] = {16, 4};  // of parts; a vocabulary is long
+};
+constexpr FreedCutsTuning kFreedCuts;
+
 using fission::AxisClass;
 using fission::ClassAxis;
 using ir::OpId;
@@ -56,7 +62,7 @@ Result<std::optional<ir::Graph>> freed(const ir::Graph& step, const std::string&
 // Classes before and after a rewrite.
 class Comparison {
  public:
-  // `labelled`: the class of the given step that labels speak of. All must stay.
+  // `labelled`: the class of the given step that labels speak of. `made` must stay.
   Comparison(const ir::Graph& step, const AxisClass& labelled, const ir::Graph& made)
       : made_(made), large_(large_beside(largest_value(step))), there_(names_of(step)) {
     const OpNames after = names_of(made);
@@ -104,7 +110,7 @@ class Comparison {
 }  // namespace
 
 std::vector<fission::CutRule> FreedClass::cuts(bool instead) const {
-  return cuts_of_class(step, classes[which], instead);
+  return cuts_of_class(step, classes[which], instead, kFreedCuts.numbers);
 }
 
 Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,

@@ -76,9 +76,10 @@ std::vector<Cuttable> cuttable(const ir::Graph& step, std::span<const AxisClass>
 }
 
 // In each number of parts that there can be.
-void add_numbers(Cuttable one, bool instead, std::vector<CutRule>& rules) {
+void add_numbers(Cuttable one, bool instead, std::vector<CutRule>& rules,
+                 std::span<const int64_t> numbers = kMoreCuts.numbers) {
   one.rule.instead = instead;
-  for (const int64_t parts : kMoreCuts.numbers) {
+  for (const int64_t parts : numbers) {
     if (parts > one.least_extent) continue;
     one.rule.parts = parts;
     rules.push_back(one.rule);
@@ -96,11 +97,11 @@ std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass>
   return rules;
 }
 
-std::vector<CutRule> cuts_of_class(const ir::Graph& step, const AxisClass& axis_class,
-                                   bool instead) {
+std::vector<CutRule> cuts_of_class(const ir::Graph& step, const AxisClass& axis_class, bool instead,
+                                   std::span<const int64_t> numbers) {
   std::vector<CutRule> rules;
   if (std::optional<CutRule> rule = rule_for(step, axis_class))
-    add_numbers({*std::move(rule), axis_class.least_extent, false}, instead, rules);
+    add_numbers({*std::move(rule), axis_class.least_extent, false}, instead, rules, numbers);
   return rules;
 }
 
