@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -136,6 +137,58 @@ TEST(LabelMoves, CutsASecondAxisWhereTheFirstIsShort) {
   options.cuts.clear();
   options.ideas.more_cuts = false;
   EXPECT_EQ(count_cuts(), 0);
+}
+
+// Labels below the limit.
+ValueId words_of(ir::Graph& graph, ir::Dims dims, int64_t limit) {
+  ir::Value value;
+  value.name = "words";
+  value.dtype = DType::kI64;
+  value.category = Category::kInput;
+  int64_t count = 1;
+  for (const sym::Expr& dim : dims) count *= *dim.constant();
+  value.dims = std::move(dims);
+  value.initial.kind = ir::InitialValue::Kind::kInline;
+  value.initial.bytes.resize(static_cast<size_t>(count) * sizeof(int64_t));
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t word = 5 * k % limit;
+    std::memcpy(value.initial.bytes.data() + k * sizeof(int64_t), &word, sizeof(int64_t));
+  }
+  return graph.add_value(std::move(value));
+}
+
+// Logits of many words, of labels that may be ignored: no part of the rows has a gradient of its
+// own, so a loss that is taken apart and cut along its words keeps a budget that nothing else does,
+// or keeps it faster.
+TEST(LabelMoves, CutsWordsWhereRowsCannotBeCut) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = quick_options(*kernels);
+  options.training->loss.kind = autodiff::LossKind::kModelOutput;
+  constexpr int64_t kWords = 96;
+  GraphWriter net;
+  ValueId x = net.given("x", {2, 32, 16});
+  for (int layer = 0; layer < 4; ++layer)
+    x = net.op("Tanh", {net.op("MatMul", {x, net.given("v", {16, 16}, Category::kParameter)})});
+  x = net.op("MatMul", {x, net.given("w", {16, kWords}, Category::kParameter)}, {}, "logits");
+  net.result(net.op("CrossEntropy", {x, words_of(net.graph(), {2, 32}, kWords)},
+                    {{"axis", int64_t{2}}, {"ignore_index", int64_t{7}}}, "loss"));
+  const ir::Graph graph = net.graph();
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  const auto free = pipeline::optimize(graph, options);
+  ASSERT_TRUE(free.has_value()) << free.error().message;
+  options.budget_bytes = free->plan.arena_bytes * 65 / 100;
+  options.split = {.parts = 0};
+  const auto any = pipeline::optimize(graph, options);
+  ASSERT_TRUE(any.has_value()) << any.error().message;
+  EXPECT_EQ(any->asked_rewrites, std::vector<std::string>{"loss-by-classes"});
+  EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify(any->plan).ok());
+  expect_right_results(any->plan, step, *kernels);
+  options.rewrites.without = {"loss-by-classes"};
+  const auto refused = pipeline::optimize(graph, options);
+  if (refused) {
+    EXPECT_LT(any->plan.claims.predicted_seconds, refused->plan.claims.predicted_seconds);
+  }
 }
 
 // Of two images, with norms whose statistics are of both.

@@ -357,7 +357,7 @@ ir::Graph rewritten(const Rewrite& rewrite, RewriteStage stage, const ir::Graph&
 Network::Kinds kinds_for(const Rewrite& rewrite) {
   return {.norms = rewrite.in_parts ? 2 : 0,
           .attentions = rewrite.in_blocks ? 2 : 0,
-          .losses = rewrite.name == "chunked-loss" ? 2 : 0,
+          .losses = rewrite.name.find("loss") != std::string_view::npos ? 2 : 0,
           .trips = rewrite.name == "round-trips" ? 3 : 0};
 }
 

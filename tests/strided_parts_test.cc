@@ -29,7 +29,7 @@ namespace lowtide {
 namespace {
 
 // The rows that read strides and can be in parts, and their axes: all of them are split here.
-constexpr size_t kRows = 99, kAxes = 249;
+constexpr size_t kRows = 100, kAxes = 251;
 
 // What each part cuts out of a strided operand, without a copy.
 Result<ir::Graph> with_slices_as_views(const ir::Graph& parts) {

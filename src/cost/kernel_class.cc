@@ -61,6 +61,8 @@ constexpr KindClass kKinds[] = {
     {"ReduceProd", KernelClass::kReduction},
     {"ReduceProdGrad", KernelClass::kReduction},
     {"MseLoss", KernelClass::kReduction},
+    {"CrossEntropyMean", KernelClass::kReduction},
+    {"LabelLogits", KernelClass::kGather},
     {"MaxPool", KernelClass::kPooling},
     {"MaxPoolGrad", KernelClass::kPooling},
     {"AvgPool", KernelClass::kPooling},

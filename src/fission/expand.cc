@@ -170,8 +170,7 @@ class Expander {
                 helper(op, "AffineScalar", {result}, {{"scale", part.scale}, {"shift", 0.0}}));
     }
     if (made.whole.valid()) {
-      const std::string_view kind = part.merges[o] == Merge::kSum ? "Add" : "Max";
-      LT_ASSIGN(result, helper(op, kind, {made.whole, result}));
+      LT_ASSIGN(result, helper(op, ops::merging_kind(part.merges[o]), {made.whole, result}));
     }
     made.whole = result;
     return {};

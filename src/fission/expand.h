@@ -11,8 +11,9 @@
 //   contributions  where it is summed: each part adds into the one before (accumulators); those of
 //                  gradients that updates read may then come in any order (analysis/sums.h). Where
 //                  an op cannot add, an Add
-//   more           a mean weighs its parts, a maximum takes the larger; of slices that overlap
-//                  (some gradients of windows) come pieces, and sums where several reach
+//   more           a mean weighs its parts, a maximum takes the larger, a log-sum-exp that of both
+//                  (ops::merging_kind); of slices that overlap (some gradients of windows) come
+//                  pieces, and sums where several reach
 //
 // so neighbouring ops that are cut alike pass their pieces on and never make the whole.
 // Cuts along several axes are cuts of parts: the expanded graph is expanded again.

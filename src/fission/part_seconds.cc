@@ -104,7 +104,7 @@ Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, 
   double added = 0;
   for (size_t o = 0; !is_first && o < op.outputs.size(); ++o) {
     const auto merge = part.merges[o];
-    if (merge != ops::Merge::kSum && merge != ops::Merge::kMax) continue;
+    if (ops::merging_kind(merge).empty()) continue;
     const ir::Value& sum = graph_.value(op.outputs[o]);
     const auto place = merge == ops::Merge::kSum && part.scale == 1.0 && part.outputs[o].whole
                            ? ops::accumulator_operand(*ops::find(op.kind), static_cast<int>(o))
@@ -121,7 +121,7 @@ Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, 
       if (overlap <= 0) continue;
       tensor.dims[static_cast<size_t>(slice.dim)] = overlap;
     }
-    plan::OpDesc add{"Add", {}, {tensor, tensor}, {tensor}};
+    plan::OpDesc add{std::string(ops::merging_kind(merge)), {}, {tensor, tensor}, {tensor}};
     LT_ASSIGN(const double seconds, price_(add));
     added += seconds;
   }

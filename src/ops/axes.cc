@@ -130,6 +130,21 @@ Result<AxisMap> axis_map(const Instance& instance) {
   return map_of(*bound, instance);
 }
 
+std::string_view merging_kind(Merge merge) {
+  switch (merge) {
+    case Merge::kSum:
+      return "Add";
+    case Merge::kMax:
+      return "Max";
+    case Merge::kLogSumExp:
+      return "LogAddExp";
+    case Merge::kConcat:
+    case Merge::kNone:
+      break;
+  }
+  return {};
+}
+
 bool can_split(const AxisMap& map, int axis) {
   const Axis& wanted = map.axes[static_cast<size_t>(axis)];
   if (wanted.coupled || wanted.merge == Merge::kNone) return false;

@@ -223,6 +223,44 @@ TEST(Part, MeansAreWeighted) {
   EXPECT_EQ(slices(ignoring, "a0", 2, 4), "CrossEntropy: cannot be split along axis a0");
 }
 
+// Classes: the log-sum-exp is one of parts, each label is among those of one part, and the gradient
+// is element by element. Labels count from the first class of all.
+TEST(Part, ClassesOfALossCountOn) {
+  const Example sum("ReduceLogSumExp", {{"axes", D{1}}}, "f32[8,5]");
+  EXPECT_EQ(slices(sum, "r1", 2, 5), "1:[2,5) -> whole");
+  EXPECT_EQ(part_of(sum, "r1", 2, 5).merges, std::vector<Merge>{Merge::kLogSumExp});
+  EXPECT_EQ(part_of(sum, "a0", 2, 5).merges, std::vector<Merge>{Merge::kConcat});
+  EXPECT_EQ(merging_kind(Merge::kLogSumExp), "LogAddExp");
+  EXPECT_EQ(merging_kind(Merge::kConcat), "");
+
+  const Example picked("LabelLogits", {{"axis", int64_t{1}}}, "f32[8,5] i64[8]");
+  const Part some = part_of(picked, "c", 2, 5);
+  EXPECT_EQ(slices(picked, "c", 2, 5), "1:[2,5) whole -> whole");
+  EXPECT_EQ(some.merges, std::vector<Merge>{Merge::kSum});
+  EXPECT_EQ(std::get<int64_t>(some.attrs.at("first_class")), 2);
+  EXPECT_EQ(std::get<int64_t>(some.attrs.at("classes")), 5);
+  EXPECT_FALSE(part_of(picked, "a0", 2, 5).attrs.contains("first_class"));
+
+  const Example grad("CrossEntropyGrad", {{"axis", int64_t{1}}, {"scale", 0.5}},
+                     "f32[8,5] i64[8] f32[8]");
+  EXPECT_EQ(slices(grad, "c", 2, 5), "1:[2,5) whole whole -> 1:[2,5)");
+  const Part classes = part_of(grad, "c", 2, 5);
+  EXPECT_EQ(std::get<double>(classes.attrs.at("scale")), 0.5) << "rows are all there";
+  const Part rows =
+      part_of(Example("CrossEntropyGrad", classes.attrs, "f32[8,3] i64[8] f32[8]"), "a0", 0, 4);
+  EXPECT_EQ(std::get<double>(rows.attrs.at("scale")), 0.25);
+  EXPECT_EQ(std::get<int64_t>(rows.attrs.at("first_class")), 2);
+  const Example part("CrossEntropyGrad", classes.attrs, "f32[8,3] i64[8] f32[8]");
+  EXPECT_EQ(std::get<int64_t>(part_of(part, "c", 1, 3).attrs.at("first_class")), 3);
+  EXPECT_EQ(std::get<int64_t>(part_of(part, "c", 1, 3).attrs.at("classes")), 5);
+  const Example ignoring("CrossEntropyGrad", {{"axis", int64_t{1}}, {"ignore_index", int64_t{-1}}},
+                         "f32[8,5] i64[8] f32[8]");
+  EXPECT_EQ(slices(ignoring, "c", 2, 5), "1:[2,5) whole whole -> 1:[2,5)");
+  EXPECT_EQ(slices(ignoring, "a0", 2, 4), "CrossEntropyGrad: cannot be split along axis a0");
+  const Example loss("CrossEntropy", {{"axis", int64_t{1}}}, "f32[8,5] i64[8]");
+  EXPECT_EQ(slices(loss, "c", 2, 5), "CrossEntropy: cannot be split along axis c");
+}
+
 TEST(Part, RandomPartsOfPartsKnowTheirPlace) {
   Example dropout("Dropout", {{"ratio", 0.5}, {"stream", int64_t{1}}}, "f32[8,6]");
   const Part half = part_of(dropout, "a0", 4, 8);

@@ -228,6 +228,34 @@ class Splitter {
     return {};
   }
 
+  Status weigh_gradient() {
+    LT_ASSIGN(const double scale, real_attr(instance_, "scale", 1.0));
+    LT_ASSIGN(const double weight, fraction());
+    part_.attrs["scale"] = scale * weight;
+    return {};
+  }
+
+  bool is_along_positions() const {
+    const auto positions = parse_positions(row_.positions);
+    return std::any_of(positions.begin(), positions.end(), [&](const auto& position) {
+      return position.second == signature_.axes[index()].name;
+    });
+  }
+
+  // Labels count from the first class of the whole.
+  Status count_classes() {
+    LT_ASSIGN(const int64_t first, int_attr(instance_, "first_class", 0));
+    part_.attrs["first_class"] = first + range_.begin;
+    if (has_attr(instance_, "classes")) return {};
+    const auto extent = map_.axes[index()].extent.constant();
+    if (!extent)
+      return error(ErrorCode::kInput,
+                   fmt::format("{}: its {} classes must be a number before they are split",
+                               row_.kind, sym::print(map_.axes[index()].extent)));
+    part_.attrs["classes"] = *extent;
+    return {};
+  }
+
   Status apply_rule() {
     switch (row_.part) {
       case PartRule::kNone:
@@ -249,12 +277,12 @@ class Splitter {
         if (d + 1 == rank) part_.attrs["k"] = k - range_.begin;
         return {};
       }
-      case PartRule::kMeanGradient: {
-        LT_ASSIGN(const double scale, real_attr(instance_, "scale", 1.0));
-        LT_ASSIGN(const double weight, fraction());
-        part_.attrs["scale"] = scale * weight;
-        return {};
-      }
+      case PartRule::kMeanGradient:
+        return weigh_gradient();
+      case PartRule::kClasses:
+        return is_along_positions() ? count_classes() : Status();
+      case PartRule::kLossGradient:
+        return is_along_positions() ? count_classes() : weigh_gradient();
       case PartRule::kGivenCost: {
         LT_ASSIGN(const double share, fraction());
         for (auto& [name, value] : part_.attrs)

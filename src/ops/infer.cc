@@ -119,6 +119,8 @@ std::optional<Expr> position_limit(const Instance& instance, size_t input) {
   std::optional<Expr> limit;
   for (auto [operand, axis] : parse_positions(row->positions)) {
     if (static_cast<size_t>(operand) != input) continue;
+    if (has_attr(instance, "classes"))
+      if (const auto classes = int_attr(instance, "classes")) return Expr(*classes);
     const bool pack = axis.ends_with("..");
     if (pack) axis.remove_suffix(2);
     for (const SignatureAxis& each : bound.signature.axes)

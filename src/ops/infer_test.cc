@@ -154,6 +154,16 @@ TEST(Positions, AreBoundedByTheAxisThatTheyRunOver) {
   EXPECT_EQ(limit(Example("Gather", last, "f32[10,4] i32[3]"), 1), sym::Expr(4));
   EXPECT_EQ(limit(Example("Gather", last, "f32[10,4] i32[3]"), 0), std::nullopt);
   EXPECT_EQ(limit(Example("CrossEntropy", last, "f32[2,7] i64[2]"), 1), sym::Expr(7));
+  EXPECT_EQ(limit(Example("LabelLogits", last, "f32[2,7] i64[2]"), 1), sym::Expr(7));
+  ir::Attrs part = last;
+  part["first_class"] = int64_t{7};
+  part["classes"] = int64_t{21};
+  EXPECT_EQ(limit(Example("LabelLogits", part, "f32[2,7] i64[2]"), 1), sym::Expr(21));
+  const Example mean("CrossEntropyMean", {{"classes", int64_t{21}}}, "f32[2] f32[2] i64[2]");
+  EXPECT_EQ(limit(mean, 2), sym::Expr(21));
+  part["first_class"] = int64_t{21};
+  const Example beyond("LabelLogits", part, "f32[2,7] i64[2]");
+  EXPECT_EQ(infer(beyond.instance()).error().message, "LabelLogits: classes is 21, first_class 21");
   EXPECT_EQ(limit(Example("Add", {}, "i64[2] i64[2]"), 1), std::nullopt);
 }
 

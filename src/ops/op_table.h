@@ -111,7 +111,7 @@ Status append_again(ir::Rewritten& graph, const ir::Graph& from, ir::OpId op,
 void mark_gradient(ir::Graph& graph, ir::ValueId id);
 
 // Below what the integers of an input must stay because they are positions along an axis: rows of a
-// Gather, classes of a loss. Nothing where they are not.
+// Gather, classes of a loss (of a part of the classes: of all of them). Nothing where they are not.
 std::optional<sym::Expr> position_limit(const Instance& instance, size_t input);
 
 // ---- cost ----
@@ -147,7 +147,9 @@ std::vector<std::pair<int, int>> accumulators(const Instance& instance);
 
 enum class AxisRole : uint8_t { kParallel, kReduction };
 // How the results of an axis's parts are put together; kNone: they cannot be.
-enum class Merge : uint8_t { kConcat, kSum, kMax, kNone };
+enum class Merge : uint8_t { kConcat, kSum, kMax, kLogSumExp, kNone };
+// The op that puts two partial results together, element by element; empty where none does.
+std::string_view merging_kind(Merge merge);
 
 struct Axis {
   std::string name;
@@ -204,7 +206,7 @@ struct Part {
   ir::Attrs attrs;
   std::vector<SliceOf> inputs, outputs;
   Merge merge = Merge::kConcat;  // of output 0
-  // Per output. kConcat: the part is written into its slice. kSum, kMax: it is merged into the
+  // Per output. kConcat: the part is written into its slice. All others: it is merged into the
   // whole output, or (of a scatter) into its slice, which may overlap the slices of other parts;
   // such a slice starts from zeros.
   std::vector<Merge> merges;

@@ -51,6 +51,7 @@ void add_elementwise(std::vector<Case>& cases) {
   cases.push_back({"Copy", {}, "f32[2,3]", "f32[2,3]", 0, 24, 24});
   for (const char* kind : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod"})
     cases.push_back({kind, {}, "f32[2,3] f32[3]", "f32[2,3]", 6, 36, 24});
+  cases.push_back({"LogAddExp", {}, "f32[2,3] f32[3]", "f32[2,3]", 24, 36, 24});
   for (const char* kind : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
     cases.push_back({kind, {}, "f32[2,1] f32[1,3]", "bool[2,3]", 6, 20, 6});
   for (const char* kind : {"And", "Or", "Xor"})
@@ -141,6 +142,14 @@ void add_normalisations(std::vector<Case>& cases) {
   cases.push_back({"LpNormalizeGrad", norm, "f32[2,4] f32[2,4]", "f32[2,4]", 48, 64, 32});
   cases.push_back({"CrossEntropy", axis, "f32[2,4] i64[2]", "f32[] f32[2]", 32, 48, 12});
   cases.push_back({"CrossEntropyGrad", axis, "f32[2,4] i64[2] f32[2]", "f32[2,4]", 24, 56, 32});
+  ir::Attrs part = axis;
+  part["first_class"] = int64_t{4};
+  part["classes"] = int64_t{9};
+  cases.push_back({"CrossEntropyGrad", part, "f32[2,4] i64[2] f32[2]", "f32[2,4]", 24, 56, 32});
+  cases.push_back({"LabelLogits", part, "f32[2,4] i64[2]", "f32[2]", 0, 24, 8});
+  cases.push_back({"LabelLogits", axis, "f32[2,4] i64[2] f32[2]", "f32[2]", 2, 32, 8});
+  cases.push_back(
+      {"CrossEntropyMean", {{"classes", int64_t{9}}}, "f32[2] f32[2] i64[2]", "f32[]", 4, 32, 4});
   cases.push_back({"MseLoss", {}, "f32[2,4] f32[2,4]", "f32[]", 24, 64, 4});
   cases.push_back({"MseLossGrad", {}, "f32[2,4] f32[2,4]", "f32[2,4]", 16, 64, 32});
 }

@@ -25,6 +25,8 @@ enum class PartRule : uint8_t {
   kRandom,        // draws by the index in the whole tensor: whole_dims and part_begin
   kTriangle,      // the diagonal moves with the part
   kMeanGradient,  // divides by the number of elements of the whole: scale shrinks with the part
+  kClasses,       // along the axis of its positions it counts on: first_class, and classes in all
+  kLossGradient,  // kClasses along the axis of its positions, kMeanGradient along others
   kGivenCost,     // attributes say what a run takes; a part takes its share
 };
 
@@ -57,8 +59,10 @@ struct Row {
   // op_table.h).
   std::string_view adds_into = {};
   int shape_only = -1;  // the input of which only the shape counts
-  // "1:v": the integers of input 1 are positions along axis v of the signature.
+  // "1:v": the integers of input 1 are positions along axis v of the signature; where there is an
+  // attribute `classes`, in a range of so many.
   std::string_view positions = {};
+  int picked = -1;  // the input of which only as many elements are read as the result has
   bool broadcast = false;
   bool mean = false;  // what is summed over a reduction axis is a mean
   Merge merge = Merge::kSum;

@@ -141,6 +141,8 @@ void add_type_changing(std::vector<Row>& rows) {
 void add_binary(std::vector<Row>& rows) {
   for (std::string_view kind : {"Add", "Sub", "Mul", "Div", "Max", "Min"})
     rows.push_back(binary(kind, "N N -> N", "0<-0 0<-1", true));
+  rows.push_back(binary("LogAddExp", "T T -> T", "0<-0 0<-1", false));
+  rows.back().flops = 4;
   rows.push_back(binary("Pow", "N N -> N", "0<-0", true));
   rows.push_back(binary("Mod", "N N -> N", "0<-0", false));
   rows.back().attrs = "fmod:int?";

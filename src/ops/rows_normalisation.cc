@@ -1,8 +1,10 @@
 // Rows of normalisations, softmax and losses. What a statistic is taken over is coupled; the
 // other axes are free. Of batch norm there are rows without a coupled axis, too: statistics that
 // are sums, each part divided by the number of elements of the whole, and what is done with them
-// when they are complete. A label that may be ignored makes the mean's divisor depend on data,
-// and so couples the axes of the labels.
+// when they are complete. Of the loss likewise: its log-sum-exp is a ReduceLogSumExp, LabelLogits
+// are a sum over the classes, as each label is among those of one part, and CrossEntropyMean joins
+// the two. A label that may be ignored makes the mean's divisor depend on data, and so couples the
+// axes of the labels.
 #include <fmt/format.h>
 
 #include <vector>
@@ -23,8 +25,15 @@ Result<Signature> cross_entropy_axes(const Instance& instance) {
 Result<Signature> cross_entropy_grad_axes(const Instance& instance) {
   LT_ASSIGN(const KnownPattern pattern,
             known_pattern(has_attr(instance, "ignore_index")
-                              ? "[a..@axis] [c] [b..], a.. b.., a.. b.. -> a.. [c] b.."
-                              : "a..@axis [c] b.., a.. b.., a.. b.. -> a.. [c] b.."));
+                              ? "[a..@axis] c [b..], a.. b.., a.. b.. -> a.. c b.."
+                              : "a..@axis c b.., a.. b.., a.. b.. -> a.. c b.."));
+  return expand(*pattern, instance, false);
+}
+
+Result<Signature> cross_entropy_mean_axes(const Instance& instance) {
+  LT_ASSIGN(const KnownPattern pattern,
+            known_pattern(has_attr(instance, "ignore_index") ? "[a..], a.., a.. -> ()"
+                                                             : "a.., a.., a.. -> ()"));
   return expand(*pattern, instance, false);
 }
 
@@ -204,6 +213,17 @@ void add_local_norms(std::vector<Row>& rows) {
   rows.push_back(row);
 }
 
+// The classes of a part lie among all of them.
+Status check_classes(const Instance& instance) {
+  LT_ASSIGN(const int64_t first, int_attr(instance, "first_class", 0));
+  if (first < 0) return refuse(instance, fmt::format("first_class is {}", first));
+  if (!has_attr(instance, "classes"))
+    return first == 0 ? Status() : refuse(instance, "first_class without classes");
+  LT_ASSIGN(const int64_t classes, int_attr(instance, "classes"));
+  if (classes > first) return {};
+  return refuse(instance, fmt::format("classes is {}, first_class {}", classes, first));
+}
+
 void add_losses(std::vector<Row>& rows) {
   rows.push_back({.kind = "CrossEntropy",
                   .compute = cross_entropy_axes,
@@ -218,11 +238,31 @@ void add_losses(std::vector<Row>& rows) {
                   .compute = cross_entropy_grad_axes,
                   .types = "T l T -> T",
                   .layouts = "x r r -> x",
-                  .attrs = "axis:int ignore_index:int? scale:real?",
+                  .attrs = "axis:int ignore_index:int? scale:real? first_class:int? classes:int?",
                   .in_place = "0<-0",
                   .positions = "1:c",
-                  .part = PartRule::kMeanGradient,
-                  .flops = 3});
+                  .part = PartRule::kLossGradient,
+                  .flops = 3,
+                  .check = check_classes});
+  rows.push_back({.kind = "LabelLogits",
+                  .axes = "a..@axis c b.., a.. b.. -> a.. b..",
+                  .types = "T l -> T",
+                  .layouts = "x r -> r",
+                  .attrs = "axis:int first_class:int? classes:int?",
+                  .adds_into = "0",
+                  .positions = "1:c",
+                  .picked = 0,
+                  .part = PartRule::kClasses,
+                  .check = check_classes});
+  rows.push_back({.kind = "CrossEntropyMean",
+                  .compute = cross_entropy_mean_axes,
+                  .types = "T T l -> T",
+                  .layouts = "r r r -> r",
+                  .attrs = "ignore_index:int? classes:int",
+                  .positions = "2:classes",
+                  .mean = true,
+                  .flops = 2,
+                  .check = check_classes});
   rows.push_back({.kind = "MseLoss",
                   .axes = "a.., a.. -> ()",
                   .types = "T T -> T",

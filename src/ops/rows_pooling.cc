@@ -45,16 +45,10 @@ Result<ReducedAxes> reduced_axes(const Instance& instance, size_t whole, bool co
   return axes;
 }
 
-Result<Signature> reduce_axes(const Instance& instance, bool coupled) {
-  LT_ASSIGN(const ReducedAxes axes, reduced_axes(instance, 0, coupled));
+Result<Signature> merged_axes(const Instance& instance) {
+  LT_ASSIGN(const ReducedAxes axes, reduced_axes(instance, 0, false));
   LT_ASSIGN(const KnownPattern pattern, known_pattern(axes.in + "-> " + axes.out));
   return expand(*pattern, instance, false);
-}
-Result<Signature> merged_axes(const Instance& instance) {
-  return reduce_axes(instance, false);
-}
-Result<Signature> coupled_axes(const Instance& instance) {
-  return reduce_axes(instance, true);
 }
 
 // From dy and x: each element's gradient takes all other elements that it was multiplied with.
@@ -184,8 +178,7 @@ std::span<const Row> pooling_rows() {
     add_columns(made);
     made.push_back(reduction("ReduceSum", "N -> N", Merge::kSum, false));
     made.back().adds_into = "0";
-    made.push_back(reduction("ReduceLogSumExp", "T -> T", Merge::kSum, false));
-    made.back().compute = coupled_axes;
+    made.push_back(reduction("ReduceLogSumExp", "T -> T", Merge::kLogSumExp, false));
     made.back().flops = 4;
     made.push_back(reduction("ReduceMean", "N -> N", Merge::kSum, true));
     made.push_back(reduction("ReduceMax", "U -> U", Merge::kMax, false));

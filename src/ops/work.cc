@@ -76,7 +76,8 @@ Expr bytes_read(const Bound& bound, const Instance& instance, size_t i, const Ex
   const bool chosen = std::any_of(index.begin(), index.end(), [](const DimIndex& dim) {
     return dim.form == LinkKind::kChosen;
   });
-  if (chosen && i < own_operands(*bound.row, instance)) return results * size_bytes(input.dtype);
+  const bool picked = chosen || static_cast<int>(i) == bound.row->picked;
+  if (picked && i < own_operands(*bound.row, instance)) return results * size_bytes(input.dtype);
   ir::Dims touched;
   for (size_t d = 0; d < index.size(); ++d) {
     const bool sliced = index[d].form == LinkKind::kShift && !index[d].pads;

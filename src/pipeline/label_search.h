@@ -120,7 +120,8 @@ struct MovedStep {
 // Steps that the same search looks at beside the given one: with rewrites, attention in blocks, or
 // ops in parts along another axis, which lie within those of the labels.
 struct StepMoves {
-  std::vector<Candidate> moves = {};  // each a rewrite, a number of blocks or a cut; nothing else
+  // Each a rewrite, a number of blocks or a cut; nothing else, but what frees the axis of a cut.
+  std::vector<Candidate> moves = {};
   std::function<Result<MovedStep>(const Candidate& moves)> step = {};  // with those of a candidate
 };
 

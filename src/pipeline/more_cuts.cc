@@ -40,6 +40,10 @@ std::optional<CutRule> rule_for(const ir::Graph& step, const AxisClass& axis_cla
 
 }  // namespace
 
+int64_t large_beside(int64_t largest_bytes) {
+  return largest_bytes / kMoreCuts.large_share;
+}
+
 Result<std::vector<AxisClass>> classes_to_cut(const ir::Graph& step) {
   LT_ASSIGN(std::vector<AxisClass> classes, fission::axis_classes(step));
   if (classes.size() > kMoreCuts.most_classes) classes.resize(kMoreCuts.most_classes);
@@ -64,7 +68,7 @@ std::vector<Cuttable> cuttable(const ir::Graph& step, std::span<const AxisClass>
     if (k == 0) {
       int64_t largest = 0;
       for (const ClassAxis& axis : axis_class.axes) largest = std::max(largest, axis.bytes);
-      rule->least_bytes = largest / kMoreCuts.large_share;
+      rule->least_bytes = large_beside(largest);
     }
     all.push_back({*std::move(rule), axis_class.least_extent, k == 0});
   }
@@ -72,9 +76,10 @@ std::vector<Cuttable> cuttable(const ir::Graph& step, std::span<const AxisClass>
 }
 
 // In each number of parts that there can be.
-void add_numbers(Cuttable one, bool instead, std::vector<CutRule>& rules) {
+void add_numbers(Cuttable one, bool instead, std::vector<CutRule>& rules,
+                 std::span<const int64_t> numbers = kMoreCuts.numbers) {
   one.rule.instead = instead;
-  for (const int64_t parts : kMoreCuts.numbers) {
+  for (const int64_t parts : numbers) {
     if (parts > one.least_extent) continue;
     one.rule.parts = parts;
     rules.push_back(one.rule);
@@ -89,6 +94,14 @@ std::vector<CutRule> more_cuts(const ir::Graph& step, std::span<const AxisClass>
   for (const Cuttable& one : cuttable(step, classes)) add_numbers(one, !one.is_labelled, rules);
   for (CutRule& rule : cuts_within(step, classes)) rules.push_back(std::move(rule));
   if (rules.size() > most) rules.resize(most);
+  return rules;
+}
+
+std::vector<CutRule> cuts_of_class(const ir::Graph& step, const AxisClass& axis_class, bool instead,
+                                   std::span<const int64_t> numbers) {
+  std::vector<CutRule> rules;
+  if (std::optional<CutRule> rule = rule_for(step, axis_class))
+    add_numbers({*std::move(rule), axis_class.least_extent, false}, instead, rules, numbers);
   return rules;
 }
 

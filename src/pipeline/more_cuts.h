@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -31,5 +32,14 @@ std::vector<fission::CutRule> more_cuts(const ir::Graph& step,
 // that of another class.
 std::vector<fission::CutRule> cuts_within(const ir::Graph& step,
                                           std::span<const fission::AxisClass> classes);
+
+// What counts as large beside something of so many bytes.
+int64_t large_beside(int64_t largest_bytes);
+
+// Of one class, in each of these numbers of parts that there can be: in place of the labels' parts
+// of its ops, or within them.
+std::vector<fission::CutRule> cuts_of_class(const ir::Graph& step,
+                                            const fission::AxisClass& axis_class, bool instead,
+                                            std::span<const int64_t> numbers);
 
 }  // namespace lowtide::pipeline

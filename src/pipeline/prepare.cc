@@ -15,6 +15,7 @@
 #include "ops/destinations.h"
 #include "ops/op_table.h"
 #include "pipeline/claims.h"
+#include "pipeline/freed_cuts.h"
 #include "pipeline/gate.h"
 #include "pipeline/settle_sums.h"
 #include "pipeline/split_notes.h"
@@ -217,13 +218,16 @@ Result<InParts> in_parts(const ir::Graph& graph, const fission::NestedCuts& cuts
 // budget (or there is none) and copies of what they reach need less.
 Result<ir::Graph> in_parts(const ir::Graph& graph, const OptimizeOptions& options, int64_t& ops) {
   LT_ASSIGN(const fission::Cuts labels, cuts_of_split(graph, options));
-  LT_ASSIGN(const fission::NestedCuts cuts, fission::cuts_of(graph, options.cuts, labels));
-  for (const ir::OpId id : graph.ops()) ops += labels[id] && cuts[0][id] == labels[id];
+  auto cuts = fission::cuts_of(graph, options.cuts, labels);
+  if (!cuts)
+    return error(cuts.error().code,
+                 cuts.error().message + what_frees(graph, options.cuts, options));
+  for (const ir::OpId id : graph.ops()) ops += labels[id] && (*cuts)[0][id] == labels[id];
   const int64_t alignment = options.device.alignment_bytes;
-  LT_ASSIGN(InParts wholes, in_parts(graph, cuts, fission::Windows::kOfWholes, alignment));
+  LT_ASSIGN(InParts wholes, in_parts(graph, *cuts, fission::Windows::kOfWholes, alignment));
   const bool fits = options.budget_bytes && wholes.peak_bytes <= *options.budget_bytes;
   if (!wholes.has_windows || fits || !options.ideas.windows) return std::move(wholes.graph);
-  LT_ASSIGN(InParts pieces, in_parts(graph, cuts, fission::Windows::kOfPieces, alignment));
+  LT_ASSIGN(InParts pieces, in_parts(graph, *cuts, fission::Windows::kOfPieces, alignment));
   return std::move(pieces.peak_bytes < wholes.peak_bytes ? pieces.graph : wholes.graph);
 }
 

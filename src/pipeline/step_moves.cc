@@ -9,6 +9,7 @@
 #include "fission/classes.h"
 #include "fission/expand.h"
 #include "ops/op_table.h"
+#include "pipeline/freed_cuts.h"
 #include "pipeline/more_cuts.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
@@ -79,9 +80,9 @@ Result<MovedStep> parted_step(const ir::Graph& step, const std::vector<CutRule>&
   return made;
 }
 
-// Those of other classes that cut something within two parts of the largest one.
-std::vector<CutRule> cuts_of_use(const ir::Graph& step, std::span<const AxisClass> classes) {
-  std::vector<CutRule> rules = cuts_within(step, classes);
+// Of cuts of other classes those that cut something within two parts of the largest one.
+std::vector<CutRule> of_use(const ir::Graph& step, std::span<const AxisClass> classes,
+                            std::vector<CutRule> rules) {
   if (rules.empty()) return rules;
   const fission::Cuts labels = fission::cut_class(step, classes.front(), 2);
   std::erase_if(rules, [&](const CutRule& rule) {
@@ -90,6 +91,19 @@ std::vector<CutRule> cuts_of_use(const ir::Graph& step, std::span<const AxisClas
            !fission::cuts_of(step, std::span(&rule, 1), labels);
   });
   return rules;
+}
+
+// With the rewrite that frees their axis. Where that is of the largest class, labels cut it.
+Status add_freed_moves(const ir::Graph& step, const OptimizeOptions& options,
+                       std::vector<Candidate>& moves) {
+  LT_ASSIGN(const std::vector<FreedClass> classes, freed_classes(step, options));
+  for (const FreedClass& freed : classes) {
+    if (freed.is_labelled()) moves.push_back({.rewrites = {freed.rewrite}});
+    if (freed.is_labelled()) continue;
+    for (CutRule& rule : of_use(freed.step, freed.classes, freed.cuts(/*instead=*/false)))
+      moves.push_back({.cuts = {std::move(rule)}, .rewrites = {freed.rewrite}});
+  }
+  return {};
 }
 
 }  // namespace
@@ -106,8 +120,9 @@ Result<StepMoves> step_moves(const ir::Graph& forward, const ir::Graph& step,
       moves.moves.push_back({.query_blocks = blocks});
   if (options.ideas.more_cuts && options.cuts.empty() && step.op_count() <= kSplit.cut_trial_ops) {
     LT_ASSIGN(const std::vector<AxisClass> classes, classes_to_cut(step));
-    for (CutRule& rule : cuts_of_use(step, classes))
+    for (CutRule& rule : of_use(step, classes, cuts_within(step, classes)))
       moves.moves.push_back({.cuts = {std::move(rule)}});
+    LT_RETURN_IF_ERROR(add_freed_moves(step, options, moves.moves));
   }
   moves.step = [&forward, &options](const Candidate& candidate) -> Result<MovedStep> {
     LT_ASSIGN(ir::Graph moved, step_to_cut(forward, with(options, candidate)));

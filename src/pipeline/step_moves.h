@@ -19,8 +19,8 @@ namespace lowtide::pipeline {
 
 // Rewrites as open_rewrites has them; blocks, if the options say no number of them; cuts, if they
 // have none, of classes that go within the parts of the largest one, where the step with them has
-// not too many ops. `step`: what step_to_cut makes of it. Forward graph and options must stay.
-// Error: as fission::axis_classes.
+// not too many ops, also of classes that a rewrite frees (freed_cuts.h). `step`: what step_to_cut
+// makes of it. Forward graph and options must stay. Error: as fission::axis_classes.
 Result<StepMoves> step_moves(const ir::Graph& forward, const ir::Graph& step,
                              const OptimizeOptions& options);
 

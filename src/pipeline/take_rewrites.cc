@@ -116,16 +116,28 @@ Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options)
   return rewritten_step(forward, std::move(options), worth);
 }
 
-std::vector<std::string> open_rewrites(const OptimizeOptions& options) {
+namespace {
+
+std::vector<std::string> open_ones(const OptimizeOptions& options, bool frees_axis) {
   std::vector<std::string> open;
   for (const Rewrite& one : rewrite::rewrites()) {
     rewrite::RewriteChoice with = options.rewrites;
     with.with.emplace_back(one.name);
     if (!rewrite::is_chosen(one, options.rewrites) && !one.in_parts && !one.in_blocks &&
-        rewrite::check(with))
+        rewrite::check(with) && one.frees_axis == frees_axis)
       open.emplace_back(one.name);
   }
   return open;
+}
+
+}  // namespace
+
+std::vector<std::string> open_rewrites(const OptimizeOptions& options) {
+  return open_ones(options, false);
+}
+
+std::vector<std::string> freeing_rewrites(const OptimizeOptions& options) {
+  return open_ones(options, true);
 }
 
 Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,

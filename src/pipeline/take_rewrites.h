@@ -30,6 +30,8 @@ std::vector<std::string> all_rewrites();
 // Those that run only where they are asked for, and that `options` neither ask for nor refuse. What
 // runs by default in parts or in blocks is not among them.
 std::vector<std::string> open_rewrites(const OptimizeOptions& options);
+// Likewise those that are of use only with a cut along an axis that they make divisible.
+std::vector<std::string> freeing_rewrites(const OptimizeOptions& options);
 
 // Of these, those that make the step of these options faster, or its peak in the given order lower.
 // What that is worth within a budget, plans with them say. Errors of the passes.

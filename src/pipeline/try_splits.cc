@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fission/classes.h"
+#include "pipeline/freed_cuts.h"
 #include "pipeline/least_time.h"
 #include "pipeline/more_cuts.h"
 #include "pipeline/numbers_by_bound.h"
@@ -255,6 +256,23 @@ bool may_be_of_use(const ir::Graph& forward, const OptimizeOptions& options,
   return !known || *known != *least;
 }
 
+// Likewise so many with what frees their axes.
+Status propose_freed(const ir::Graph& step, const OptimizeOptions& options, size_t most,
+                     std::vector<Candidate>& proposals) {
+  LT_ASSIGN(const std::vector<FreedClass> classes, freed_classes(step, options));
+  most += proposals.size();
+  for (const FreedClass& freed : classes)
+    for (const bool instead : {true, false})
+      for (fission::CutRule& rule : freed.cuts(instead))
+        if (proposals.size() < most)
+          proposals.push_back({.cuts = {std::move(rule)}, .rewrites = {freed.rewrite}});
+  return {};
+}
+
+bool contains(const std::vector<std::string>& all, const std::string& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
@@ -277,7 +295,11 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
   LT_ASSIGN(const ir::Graph step, step_of(forward, in_blocks, trials));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
   const size_t most = std::min(kSplit.cut_trials, kSplit.cut_trial_ops / (1 + step.op_count()));
-  for (const fission::CutRule& rule : more_cuts(step, classes, most)) {
+  std::vector<Candidate> proposals;
+  for (fission::CutRule& rule : more_cuts(step, classes, most))
+    proposals.push_back({.cuts = {std::move(rule)}});
+  LT_RETURN_IF_ERROR(propose_freed(step, in_blocks, most, proposals));
+  for (const Candidate& proposal : proposals) {
     if (is_good()) break;
     Candidate candidate;
     if (trials.best) {
@@ -288,7 +310,9 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
     }
     candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
     const Candidate beside = candidate;
-    candidate.cuts.push_back(rule);
+    candidate.cuts.push_back(proposal.cuts.front());
+    for (const std::string& name : proposal.rewrites)
+      if (!contains(candidate.rewrites, name)) candidate.rewrites.push_back(name);
     if (!may_be_of_use(forward, options, candidate, beside, trials)) continue;
     LT_RETURN_IF_ERROR(
         try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));

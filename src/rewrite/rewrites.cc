@@ -10,6 +10,7 @@
 #include "rewrite/batch_norm.h"
 #include "rewrite/chunked_loss.h"
 #include "rewrite/common_ops.h"
+#include "rewrite/loss_classes.h"
 #include "rewrite/query_blocks.h"
 #include "rewrite/round_trips.h"
 #include "rewrite/shared_operand.h"
@@ -71,6 +72,12 @@ Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) 
 
 Result<RewriteResult> chunked_loss(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(ChunkedLossReport report, loss_in_chunks(graph));
+  if (report.ops == 0) return RewriteResult{};
+  return RewriteResult{std::move(report.graph), report.ops};
+}
+
+Result<RewriteResult> by_classes(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(LossClassesReport report, loss_by_classes(graph));
   if (report.ops == 0) return RewriteResult{};
   return RewriteResult{std::move(report.graph), report.ops};
 }
@@ -143,6 +150,12 @@ constexpr Rewrite kRewrites[] = {
      .effect = "batch norm's statistics are ops of their own, so that samples can be cut; runs by "
                "default with --split; more time, and sums may round otherwise",
      .run = batch_norm},
+    {.name = "loss-by-classes",
+     .frees_axis = true,
+     .on_step = true,
+     .effect = "the log-sum-exp of a cross-entropy is an op of its own, so that its classes (a "
+               "vocabulary) can be cut; sums may round otherwise",
+     .run = by_classes},
     {.name = "chunked-loss",
      .on_step = true,
      .effect = "logits that are larger than their weights, their loss and gradients in chunks of "

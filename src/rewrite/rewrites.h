@@ -41,6 +41,7 @@ struct Rewrite {
   bool by_default = false;
   bool in_parts = false;    // runs by default where the step's largest axis class is cut
   bool in_blocks = false;   // runs by default where attention is wanted in blocks
+  bool frees_axis = false;  // of use only where ops are cut along an axis that it frees
   bool on_forward = false;  // runs before there are gradients
   bool on_step = false;     // runs on the whole step
   std::string_view effect;  // for people

@@ -159,7 +159,7 @@ std::optional<ContentsId> ContentsTable::united(ContentsId a, ContentsId b) {
   Contents made = at(a);
   const Contents& other = at(b);
   if (made.elements_of.valid() || other.elements_of.valid() || made.unweighted ||
-      other.unweighted || made.largest != other.largest || made.dims != other.dims)
+      other.unweighted || made.merge != other.merge || made.dims != other.dims)
     return std::nullopt;
   for (const auto& [term, share] : other.terms) {
     const auto [found, is_new] = made.terms.try_emplace(term, share);
@@ -242,17 +242,15 @@ Share ContentsTable::simplest(ir::ValueId term, Share share) const {
   return share.ranges == all_of(share.axis) ? Share{} : share;
 }
 
-std::optional<ContentsId> ContentsTable::sum(ContentsId a, ContentsId b) {
-  return at(a).largest ? std::nullopt : united(a, b);
-}
-
-std::optional<ContentsId> ContentsTable::maximum(ContentsId a, ContentsId b) {
-  if (!at(a).largest) return std::nullopt;
+// Sums of several values are contents, too; of others there is one.
+std::optional<ContentsId> ContentsTable::merged(ContentsId a, ContentsId b, ops::Merge merge) {
+  if (at(a).merge != merge) return std::nullopt;
   const auto made = united(a, b);
-  if (!made || at(*made).terms.size() != 1) return std::nullopt;
+  if (!made || merge == ops::Merge::kSum) return made;
+  if (at(*made).terms.size() != 1) return std::nullopt;
   if (!at(*made).terms.begin()->second.all()) return made;
   Contents whole = at(*made);
-  whole.largest = false;
+  whole.merge = ops::Merge::kSum;
   return id_of(whole);
 }
 

@@ -1,8 +1,8 @@
 // What a value of a step in parts consists of, in terms of the step in one part.
 //
-// *Contents* are a value of the whole step, or a part of a sum (or maximum) that makes one: which
-// ops have contributed, and of each which ranges of the axis that it sums. A *composition* is a
-// value cut into boxes, each of which shows a box of some contents:
+// *Contents* are a value of the whole step, or a part of a sum (or maximum, or log-sum-exp) that
+// makes one: which ops have contributed, and of each which ranges of the axis that it sums. A
+// *composition* is a value cut into boxes, each of which shows a box of some contents:
 //
 //     Concat of a slice of h and of all of k       h[.., 2:5] | k
 //     half of a weight's gradient                  the box of dw's contents {axis 0: [0, 4)}
@@ -23,6 +23,7 @@
 
 #include "base/id.h"
 #include "ir/graph.h"
+#include "ops/op_table.h"
 
 namespace lowtide::verify {
 
@@ -46,7 +47,7 @@ struct Share {
 
 struct Contents {
   std::map<ir::ValueId, Share> terms = {};  // by the value of the whole step that they add up to
-  bool largest = false;                     // the maximum of the ranges, not their sum
+  ops::Merge merge = ops::Merge::kSum;      // of the ranges; of a whole always that
   bool unweighted = false;                  // a mean of the range, not yet times its share
   // Another contents' elements in row-major order, with other dimensions; then there are no terms.
   ContentsId elements_of = {};
@@ -62,8 +63,11 @@ class ContentsTable {
   // All that have the same elements in row-major order, itself included.
   const std::vector<ContentsId>& reshapes_of(ContentsId id) const;
   // Both added up; nothing where a range is in both, or they are no sums.
-  std::optional<ContentsId> sum(ContentsId a, ContentsId b);
-  std::optional<ContentsId> maximum(ContentsId a, ContentsId b);
+  std::optional<ContentsId> sum(ContentsId a, ContentsId b) {
+    return merged(a, b, ops::Merge::kSum);
+  }
+  // Of parts of one value, put together by that.
+  std::optional<ContentsId> merged(ContentsId a, ContentsId b, ops::Merge merge);
   // An axis has so many places: ranges that have all of them are the whole.
   void set_extent(ir::ValueId term, int axis, int64_t extent) { extents_[{term, axis}] = extent; }
   int64_t extent(ir::ValueId term, int axis) const { return extents_.at({term, axis}); }

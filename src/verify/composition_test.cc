@@ -161,10 +161,10 @@ TEST_F(Compositions, ReshapedBoxesHaveTheSameElementsInTheSameOrder) {
 
 TEST_F(Compositions, SharesOfASumAreAddedOnceAndAreTheWholeTogether) {
   const ir::ValueId term(3);
-  const auto share = [&](std::vector<std::pair<int64_t, int64_t>> ranges, bool largest = false) {
-    return table_.id_of({.terms = {{term, {.axis = 1, .ranges = std::move(ranges)}}},
-                         .largest = largest,
-                         .dims = {2}});
+  const auto share = [&](std::vector<std::pair<int64_t, int64_t>> ranges,
+                         ops::Merge merge = ops::Merge::kSum) {
+    return table_.id_of(
+        {.terms = {{term, {.axis = 1, .ranges = std::move(ranges)}}}, .merge = merge, .dims = {2}});
   };
   table_.set_extent(term, 1, 8);
   const ContentsId low = share({{0, 3}}), high = share({{5, 8}}), middle = share({{3, 5}});
@@ -176,8 +176,17 @@ TEST_F(Compositions, SharesOfASumAreAddedOnceAndAreTheWholeTogether) {
   const auto all = table_.sum(*ends, middle);
   ASSERT_TRUE(all.has_value());
   EXPECT_EQ(*all, contents(3, {2}));
-  EXPECT_FALSE(table_.sum(low, share({{3, 8}}, true)).has_value()) << "a maximum";
-  EXPECT_EQ(table_.maximum(share({{0, 3}}, true), share({{3, 8}}, true)), contents(3, {2}));
+  for (const auto merge : {ops::Merge::kMax, ops::Merge::kLogSumExp}) {
+    const ContentsId first = share({{0, 3}}, merge), rest = share({{3, 8}}, merge);
+    EXPECT_FALSE(table_.sum(low, rest).has_value()) << "no sum";
+    EXPECT_FALSE(table_.merged(low, high, merge).has_value()) << "sums";
+    EXPECT_FALSE(table_.merged(first, first, merge).has_value()) << "twice";
+    EXPECT_EQ(table_.merged(first, rest, merge), contents(3, {2}));
+  }
+  EXPECT_FALSE(table_
+                   .merged(share({{0, 3}}, ops::Merge::kMax),
+                           share({{3, 8}}, ops::Merge::kLogSumExp), ops::Merge::kMax)
+                   .has_value());
   const auto both = table_.sum(contents(3, {2}), contents(4, {2}));
   ASSERT_TRUE(both.has_value());
   EXPECT_EQ(table_.at(*both).terms.size(), 2U);

@@ -70,10 +70,11 @@ Share NestedPart::share(size_t output, ir::ValueId term, ContentsTable& table) c
   return share;
 }
 
-bool NestedPart::is_largest(size_t output) const {
-  return std::any_of(levels_.begin(), levels_.end(), [&](const ops::Part& level) {
-    return level.merges[output] == ops::Merge::kMax;
-  });
+// Of what is no share that of sums.
+ops::Merge NestedPart::merge(size_t output) const {
+  for (const ops::Part& level : levels_)
+    if (level.merges[output] != ops::Merge::kConcat) return level.merges[output];
+  return ops::Merge::kSum;
 }
 
 bool NestedPart::is_unweighted(size_t output) const {

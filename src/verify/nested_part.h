@@ -52,10 +52,11 @@ class NestedPart {
   Composition read(size_t input, Composition of, std::vector<int64_t>& dims) const;
   bool reads_all(size_t input) const;
 
-  // Which share of a result's sum or maximum it is; all: it is none. Extents of the axes go into
-  // the table.
+  // Which share of a result's sum (or maximum, or log-sum-exp) it is; all: it is none. Extents of
+  // the axes go into the table.
   Share share(size_t output, ir::ValueId term, ContentsTable& table) const;
-  bool is_largest(size_t output) const;
+  // How such shares are put together.
+  ops::Merge merge(size_t output) const;
   // A mean of a range: to be weighed yet.
   bool is_unweighted(size_t output) const;
   // All of the contents, cut to what the part makes of them.

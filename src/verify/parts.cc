@@ -414,7 +414,7 @@ class Parts {
     const ir::ValueId value = whole_.graph().op(id).outputs[o];
     Contents contents = table_.at(whole_.own(value));
     contents.terms[value] = part.share(o, value, table_);
-    contents.largest = part.is_largest(o);
+    contents.merge = part.merge(o);
     contents.unweighted = part.is_unweighted(o);
     const Composition all = all_of(table_, table_.id_of(contents));
     if (const auto scatter = part.scatter(o)) scatters_[{value, scatter->axis}] = *scatter;
@@ -433,16 +433,21 @@ class Parts {
 
   // ---- ops that hand shares on
 
+  static std::optional<ops::Merge> merge_of(std::string_view kind) {
+    for (const auto merge : {ops::Merge::kSum, ops::Merge::kMax, ops::Merge::kLogSumExp})
+      if (ops::merging_kind(merge) == kind) return merge;
+    return std::nullopt;
+  }
+
   std::optional<Composition> handed_on(const Seen& op) {
     if (op.inputs.empty() || op.inputs[0] == nullptr) return std::nullopt;
     if (op.kind == "Pad") return with_zeros(op);
     if (op.kind == "AffineScalar") return weighted(op);
-    if ((op.kind != "Add" && op.kind != "Max") || op.inputs.size() != 2 || op.inputs[1] == nullptr)
-      return std::nullopt;
+    const auto merge = merge_of(op.kind);
+    if (!merge || op.inputs.size() != 2 || op.inputs[1] == nullptr) return std::nullopt;
     const Box *one = only_box(*op.inputs[0], op.dims), *other = only_box(*op.inputs[1], op.dims);
     if (one == nullptr || other == nullptr || one->shift != other->shift) return std::nullopt;
-    const auto both = op.kind == "Add" ? table_.sum(one->contents, other->contents)
-                                       : table_.maximum(one->contents, other->contents);
+    const auto both = table_.merged(one->contents, other->contents, *merge);
     if (!both) return std::nullopt;
     Box made = *one;
     made.contents = *both;

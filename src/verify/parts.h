@@ -11,7 +11,7 @@
 //               read says it. Its operands show the slices that the op table
 //               asks for (ops::part), its attributes are those of the part. Then its result is the
 //               slice, or the share of the sum, that the op table says.
-//   handing on  slices, joins, layouts, float types, reshapes of wholes; additions and maxima of
+//   handing on  slices, joins, layouts, float types, reshapes of wholes; additions, maxima and
 //               two shares that have no range in common; zeros around a share; a mean's weight.
 //   at the end  every result is all of the whole step's result of that name, so all parts are
 //               there, once, and all sums are complete; and every update happens, once, with

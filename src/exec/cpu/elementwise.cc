@@ -294,6 +294,7 @@ constexpr Entry kElementwiseEntries[] = {
     {"Div", "T T -> T", kMappedNumbers, build_binary, nullptr, true, {}, true, true},
     {"Max", "T T -> T", kMappedNumbers, build_binary, nullptr, true, {}, true, true},
     {"Min", "T T -> T", kMappedNumbers, build_binary, nullptr, true, {}, true, true},
+    {"LogAddExp", "T T -> T", kFloats, build_binary, nullptr, true, {}, true, true},
     {"Pow", "T T -> T", kMappedNumbers, build_binary, nullptr, true, {}, true, true},
     {"Mod", "T T -> T", kMappedNumbers, build_mod, nullptr, true, {}, true, true},
     {"Equal", "T T -> bool", "*", build_binary, nullptr, true, {}, true, true},

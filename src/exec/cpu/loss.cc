@@ -1,7 +1,8 @@
 // Losses. CrossEntropy reads the logits once (a running maximum with a rescaled sum, see
 // simd_rows.h) and its gradient is one pass that may overwrite them. Labels that are ignored or
 // outside the classes count for nothing. Lines (one per label) are summed in double in their order,
-// so the loss does not depend on the number of threads.
+// so the loss does not depend on the number of threads. Of a part of the classes only the labels
+// are another matter: they count from the first class of all.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,12 +22,18 @@ constexpr int64_t kNoIndex = -100;  // PyTorch's default
 struct Lines {
   AxisView view;
   int64_t ignore = kNoIndex;
+  int64_t first_class = 0, classes = 0;  // of which view.extent are here, from the first one on
 
   int64_t count() const { return view.outer * view.inner; }
   // The class of a line, or -1 when it counts for nothing.
   int64_t label(const void* labels, int64_t line) const {
     const int64_t c = static_cast<const int64_t*>(labels)[line];
-    return c == ignore || c < 0 || c >= view.extent ? -1 : c;
+    return c == ignore || c < 0 || c >= classes ? -1 : c;
+  }
+  // Where that is here; -1: elsewhere.
+  int64_t place(int64_t label) const {
+    const int64_t at = label - first_class;
+    return at < 0 || at >= view.extent ? -1 : at;
   }
   int64_t first(int64_t line) const {
     return line / view.inner * view.extent * view.inner + line % view.inner;
@@ -43,8 +50,9 @@ Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
   const TensorDesc rest = without_axis(logits, static_cast<size_t>(axis));
   if (!same_order(rest, labels) || !same_order(rest, lse))
     return unsupported(op, "labels must lie in the order of the logits without their classes");
-  return Lines{axis_view(logits, static_cast<size_t>(axis)),
-               int_attr(op, "ignore_index", kNoIndex)};
+  const AxisView view = axis_view(logits, static_cast<size_t>(axis));
+  return Lines{view, int_attr(op, "ignore_index", kNoIndex), int_attr(op, "first_class", 0),
+               int_attr(op, "classes", view.extent)};
 }
 
 template <class T>
@@ -108,7 +116,7 @@ void grad_rows(const Lines& lines, const T* x, const void* labels, const T* lse,
         continue;
       }
       simd.scaled_exp_row(x + r * classes, out, classes, lse[r], scale);
-      out[c] -= scale;
+      if (const int64_t at = lines.place(c); at >= 0) out[at] -= scale;
     }
   });
 }
@@ -123,7 +131,8 @@ void grad_columns(const Lines& lines, const T* x, const void* labels, const T* l
       const int64_t c = lines.label(labels, line), first = lines.first(line);
       for (int64_t a = 0; a < v.extent; ++a) {
         const int64_t at = first + a * v.inner;
-        dx[at] = c < 0 ? T(0) : scale * (std::exp(x[at] - lse[line]) - (a == c ? T(1) : T(0)));
+        const bool is_label = a == c - lines.first_class;
+        dx[at] = c < 0 ? T(0) : scale * (std::exp(x[at] - lse[line]) - (is_label ? T(1) : T(0)));
       }
     }
   });
@@ -147,6 +156,49 @@ Result<Built> build_cross_entropy_grad(const OpDesc& op) {
     const T weight = static_cast<T>(scale / static_cast<double>(std::max<int64_t>(counted, 1)));
     (lines.view.inner == 1 ? grad_rows<T> : grad_columns<T>)(lines, x, args.inputs[1], lse, weight,
                                                              dx);
+  };
+  return built;
+}
+
+template <class T>
+Result<Built> build_label_logits(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 1));
+  LT_ASSIGN(const Lines lines, lines_of(op, op.outputs[0]));
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const T* x = static_cast<const T*>(args.inputs[0]);
+    const int64_t* labels = static_cast<const int64_t*>(args.inputs[1]);
+    T* y = static_cast<T*>(args.outputs[0]);
+    for (int64_t line = 0; line < lines.count(); ++line) {
+      const int64_t at = lines.place(labels[line]);
+      y[line] = at < 0 ? T(0) : x[lines.first(line) + at * lines.view.inner];
+    }
+  };
+  return built;
+}
+
+template <class T>
+Result<Built> build_cross_entropy_mean(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
+  for (const size_t other : {size_t{1}, size_t{2}})
+    if (!same_order(*op.inputs[0], *op.inputs[other]))
+      return unsupported(op, "operands in different layouts");
+  const int64_t count = plan::element_count(*op.inputs[0]);
+  const int64_t ignore = int_attr(op, "ignore_index", kNoIndex),
+                classes = int_attr(op, "classes", 0);
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    const T* lse = static_cast<const T*>(args.inputs[0]);
+    const T* logits = static_cast<const T*>(args.inputs[1]);
+    const int64_t* labels = static_cast<const int64_t*>(args.inputs[2]);
+    double total = 0;
+    int64_t counted = 0;
+    for (int64_t line = 0; line < count; ++line) {
+      if (labels[line] == ignore || labels[line] < 0 || labels[line] >= classes) continue;
+      total += static_cast<double>(lse[line]) - static_cast<double>(logits[line]);
+      ++counted;
+    }
+    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(counted));
   };
   return built;
 }
@@ -183,6 +235,10 @@ constexpr Entry kLossEntries[] = {
      by_width<build_cross_entropy<float>, build_cross_entropy<double>>},
     {"CrossEntropyGrad", "T i64 T -> T", "f32 f64",
      by_width<build_cross_entropy_grad<float>, build_cross_entropy_grad<double>>},
+    {"LabelLogits", "T i64 -> T", "f32 f64",
+     by_width<build_label_logits<float>, build_label_logits<double>>, nullptr, false, "0"},
+    {"CrossEntropyMean", "T T i64 -> T", "f32 f64",
+     by_width<build_cross_entropy_mean<float>, build_cross_entropy_mean<double>>},
     {"MseLoss", "T T -> T", "f32 f64", by_width<build_mse<float>, build_mse<double>>},
 };
 

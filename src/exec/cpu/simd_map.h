@@ -169,6 +169,10 @@ LT_BINARY(FnMul, a* b)
 LT_BINARY(FnDiv, a / b)
 LT_BINARY(FnMax, a > b || a != a ? a : b)
 LT_BINARY(FnMin, a < b || a != a ? a : b)
+LT_BINARY(FnLogAddExp,
+          a == b ? a + 0.69314718f
+                 : (a > b || a != a ? a : b) + __builtin_log1pf(vexp((a > b || a != a ? b : a) -
+                                                                     (a > b || a != a ? a : b))))
 LT_BINARY(FnPow2, __builtin_powf(a, b))
 LT_BINARY(FnAnd, (a != 0) & (b != 0))
 LT_BINARY(FnOr, (a != 0) | (b != 0))

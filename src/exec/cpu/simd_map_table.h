@@ -52,6 +52,7 @@ const MapEntry kMaps[] = {
     LT_FLOAT2("Div", FnDiv),
     LT_FLOAT2("Max", FnMax),
     LT_FLOAT2("Min", FnMin),
+    LT_FLOAT2("LogAddExp", FnLogAddExp),
     LT_FLOAT2("Pow", FnPow2),
     LT_FLOAT2("ReluGrad", FnReluGrad),
     LT_FLOAT2("SigmoidGrad", FnSigmoidGrad),

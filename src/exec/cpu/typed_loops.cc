@@ -18,6 +18,11 @@ double sigmoid(double x) {
 double softplus(double x) {
   return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x)));
 }
+double log_add_exp(double a, double b) {
+  if (a == b) return a + std::numbers::ln2;  // infinities, too
+  const double most = a > b || a != a ? a : b, least = a > b || a != a ? b : a;
+  return most + std::log1p(std::exp(least - most));
+}
 double clamp(double x, double low, double high) {
   const double raised = x < low ? low : x;
   return raised > high ? high : raised;
@@ -90,6 +95,7 @@ const MapEntry kPlain[] = {
     {"Div", 'd', 'd', 2, kOf2<[](double a, double b, D) { return a / b; }>},
     {"Max", 'd', 'd', 2, kOf2<[](double a, double b, D) { return (a > b || a != a ? a : b); }>},
     {"Min", 'd', 'd', 2, kOf2<[](double a, double b, D) { return a < b || a != a ? a : b; }>},
+    {"LogAddExp", 'd', 'd', 2, kOf2<[](double a, double b, D) { return log_add_exp(a, b); }>},
     {"Pow", 'd', 'd', 2, kOf2<[](double a, double b, D) { return std::pow(a, b); }>},
     {"Equal", 'd', 'b', 2, kTest<[](double a, double b, D) -> uint8_t { return a == b; }>},
     {"Less", 'd', 'b', 2, kTest<[](double a, double b, D) -> uint8_t { return a < b; }>},

@@ -212,6 +212,14 @@ T float_mod(T a, T b, bool like_a) {
   return !like_a && other_sign ? rest + b : rest;
 }
 
+// Infinities and NaN as they are.
+template <class T>
+T log_add_exp(T a, T b) {
+  if (a == b) return a + std::log(T(2));
+  const T most = std::isnan(a) ? a : std::max(b, a);
+  return most + std::log1p(std::exp(std::min(a, b) - most));
+}
+
 template <class T>
 T float_binary(const Call& call, T a, T b) {
   const std::string_view kind = call.kind;
@@ -222,6 +230,7 @@ T float_binary(const Call& call, T a, T b) {
   if (kind == "Max") return std::isnan(a) || std::isnan(b) ? a + b : std::max(a, b);
   if (kind == "Min") return std::isnan(a) || std::isnan(b) ? a + b : std::min(a, b);
   if (kind == "Pow") return std::pow(a, b);
+  if (kind == "LogAddExp") return log_add_exp(a, b);
   LT_CHECK(kind == "Mod", kind);
   return float_mod(a, b, call.attrs.integer("fmod") != 0);
 }
@@ -336,6 +345,7 @@ void add_elementwise(KernelTable& table) {
   for (const char* kind : {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"})
     table[kind] = kernel<CompareKernel>();
   for (const char* kind : {"And", "Or", "Xor"}) table[kind] = kernel<LogicKernel>();
+  table["LogAddExp"] = kernel<BinaryKernel>();
   table["Not"] = kernel<NotKernel>();
   table["IsNaN"] = kernel<IsNanKernel>();
   table["BitCast"] = kernel<BitCastKernel>();

@@ -1,6 +1,7 @@
 // Losses: means over what counts, and their gradients. Labels equal to ignore_index (default -100)
 // count for nothing; a label outside the classes is treated the same way, so that bad data cannot
-// read past the logits.
+// read past the logits. Of a part of the classes (first_class, classes) all labels count that would
+// for the whole; those of other parts are not among its own.
 #include <cmath>
 #include <limits>
 
@@ -14,16 +15,20 @@ constexpr int64_t kIgnored = -100;
 struct Labels {
   const Tensor& labels;
   Around split;  // of the logits
-  int64_t ignore;
+  int64_t ignore, first, classes;
 
   explicit Labels(const Call& call)
       : labels(*call.in[1]),
         split(around(call.in[0]->dims, call.attrs.integer("axis"))),
-        ignore(call.attrs.integer("ignore_index", kIgnored)) {}
+        ignore(call.attrs.integer("ignore_index", kIgnored)),
+        first(call.attrs.integer("first_class", 0)),
+        classes(call.attrs.integer("classes", split.axis)) {}
   int64_t label(int64_t line) const { return int_at(labels, line); }
   bool counts(int64_t line) const {
-    return label(line) != ignore && label(line) >= 0 && label(line) < split.axis;
+    return label(line) != ignore && label(line) >= 0 && label(line) < classes;
   }
+  // The place of the label among the classes that are here; elsewhere: outside of them.
+  int64_t place(int64_t line) const { return label(line) - first; }
   int64_t count() const {
     int64_t n = 0;
     for (int64_t line = 0; line < labels.count(); ++line) n += counts(line);
@@ -65,10 +70,39 @@ struct CrossEntropyGradKernel {
       if (!labels.counts(line)) continue;
       for (int64_t a = 0; a < labels.split.axis; ++a) {
         const T p = std::exp(get<T>(x, labels.at(line, a)) - get<T>(lse, line));
-        const T onehot = a == labels.label(line) ? T(1) : T(0);
+        const T onehot = a == labels.place(line) ? T(1) : T(0);
         set<T>(call.out[0], labels.at(line, a), scale * (p - onehot));
       }
     }
+  }
+};
+
+struct LabelLogitsKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Labels labels(call);
+    for (int64_t line = 0; line < labels.labels.count(); ++line) {
+      const int64_t place = labels.place(line);
+      if (place >= 0 && place < labels.split.axis)
+        set<T>(call.out[0], line, get<T>(*call.in[0], labels.at(line, place)));
+    }
+  }
+};
+
+struct CrossEntropyMeanKernel {
+  template <class T>
+  static void run(Call& call) {
+    const Tensor &lse = *call.in[0], &logits = *call.in[1], &labels = *call.in[2];
+    const int64_t ignore = call.attrs.integer("ignore_index", kIgnored);
+    T total = 0;
+    int64_t counted = 0;
+    for (int64_t line = 0; line < labels.count(); ++line) {
+      const int64_t label = int_at(labels, line);
+      if (label == ignore || label < 0 || label >= call.attrs.integer("classes")) continue;
+      total += get<T>(lse, line) - get<T>(logits, line);
+      ++counted;
+    }
+    set<T>(call.out[0], 0, total / static_cast<T>(counted));
   }
 };
 
@@ -100,6 +134,8 @@ struct MseGradKernel {
 void add_loss(KernelTable& table) {
   table["CrossEntropy"] = kernel<CrossEntropyKernel>();
   table["CrossEntropyGrad"] = kernel<CrossEntropyGradKernel>();
+  table["LabelLogits"] = kernel<LabelLogitsKernel>();
+  table["CrossEntropyMean"] = kernel<CrossEntropyMeanKernel>();
   table["MseLoss"] = kernel<MseKernel>();
   table["MseLossGrad"] = kernel<MseGradKernel>();
 }

@@ -194,6 +194,7 @@ class PatternDraw {
 
 // The text of a row, or one of the texts that its function chooses from.
 std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
+  if (row.kind == "LabelLogits") return "a..@axis [c] b.., a.. b.. -> a.. b..";  // labels below c
   if (row.compute == nullptr) return std::string(row.axes);
   if (row.kind == "MatMul") {
     const bool trans_a = chance(rng, 2), trans_b = chance(rng, 2);
@@ -206,6 +207,10 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
     if (chance(rng, 4)) made.attrs["ignore_index"] = int64_t{0};
     return row.kind == "CrossEntropy" ? "a..@axis [c] b.., a.. b.. -> (), a.. b.."
                                       : "a..@axis [c] b.., a.. b.., a.. b.. -> a.. [c] b..";
+  }
+  if (row.kind == "CrossEntropyMean") {
+    if (chance(rng, 4)) made.attrs["ignore_index"] = int64_t{0};
+    return "a.., a.., a.. -> ()";
   }
   if (row.kind == "ReverseSequence") {
     const bool time_first = chance(rng, 2);
@@ -356,6 +361,8 @@ void fill_attrs(const Row& row, RandomInstance& made, Rng& rng) {
       {"high", 2.0},
       {"epsilon", 1e-3},
       {"count", int64_t{24}},
+      {"first_class", int64_t{1}},
+      {"classes", int64_t{24}},
       {"momentum", 0.875},
       {"correction", 1.25},
       {"beta1", 0.875},

@@ -1,0 +1,149 @@
+#include "pipeline/freed_cuts.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "ops/op_table.h"
+#include "pipeline/more_cuts.h"
+#include "pipeline/take_rewrites.h"
+#include "rewrite/rewrites.h"
+
+namespace lowtide::pipeline {
+namespace {
+
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FreedCutsTuning {
+  int64_t numbers[2] = {16, 4};  // of parts; a vocabulary is long
+};
+constexpr FreedCutsTuning kFreedCuts;
+
+using fission::AxisClass;
+using fission::ClassAxis;
+using ir::OpId;
+
+// Ops by name and kind.
+using OpName = std::pair<std::string, std::string>;
+using OpNames = std::set<OpName>;
+
+OpName name_of(const ir::Graph& step, OpId id) {
+  return {step.op(id).name, step.op(id).kind};
+}
+
+OpNames names_of(const ir::Graph& step) {
+  OpNames names;
+  for (const OpId id : step.ops()) names.insert(name_of(step, id));
+  return names;
+}
+
+int64_t largest_value(const ir::Graph& step) {
+  int64_t largest = 0;
+  for (const ir::ValueId id : step.values())
+    if (step.value(id).producer.valid())
+      largest = std::max(largest, ir::size_bytes(step.value(id)).constant().value_or(0));
+  return largest;
+}
+
+// What the rewrite of that name makes of the step; nothing where it has nothing to do.
+Result<std::optional<ir::Graph>> freed(const ir::Graph& step, const std::string& name) {
+  for (const rewrite::Rewrite& one : rewrite::rewrites()) {
+    if (one.name != name) continue;
+    LT_ASSIGN(rewrite::RewriteResult made,
+              rewrite::run(one, rewrite::RewriteStage::kStep, step, {}));
+    if (made.ops > 0) return std::optional(std::move(made.graph));
+  }
+  return std::optional<ir::Graph>();
+}
+
+// Classes before and after a rewrite.
+class Comparison {
+ public:
+  // `labelled`: the class of the given step that labels speak of. `made` must stay.
+  Comparison(const ir::Graph& step, const AxisClass& labelled, const ir::Graph& made)
+      : made_(made), large_(large_beside(largest_value(step))), there_(names_of(step)) {
+    const OpNames after = names_of(made);
+    for (const ClassAxis& axis : labelled.axes) {
+      labelled_[name_of(step, axis.op)] = axis.axis;
+      has_taken_apart_ |= !after.contains(name_of(step, axis.op));
+    }
+  }
+
+  bool may_pay(const AxisClass& axis_class) const {
+    const auto any = [&](const auto& holds) {
+      return std::any_of(axis_class.axes.begin(), axis_class.axes.end(), holds);
+    };
+    const auto in_labels = [&](const ClassAxis& axis) {
+      return labelled_.find(name_of(made_, axis.op));
+    };
+    const bool frees_large = any([&](const ClassAxis& axis) {
+      return !there_.contains(name_of(made_, axis.op)) && reads_large(axis.op);
+    });
+    const bool is_labelled = any([&](const ClassAxis& axis) {
+      const auto found = in_labels(axis);
+      return found != labelled_.end() && found->second == axis.axis;
+    });
+    if (is_labelled) return frees_large && !has_taken_apart_;
+    return frees_large && any([&](const ClassAxis& axis) {
+             return axis.bytes >= large_ && in_labels(axis) == labelled_.end();
+           });
+  }
+
+ private:
+  bool reads_large(OpId id) const {
+    const std::vector<ir::ValueId>& inputs = made_.op(id).inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](ir::ValueId input) {
+      return input.valid() && ir::size_bytes(made_.value(input)).constant().value_or(0) >= large_;
+    });
+  }
+
+  const ir::Graph& made_;
+  const int64_t large_;
+  const OpNames there_;
+  std::map<OpName, int> labelled_;  // ops, and the axis that the class has of each
+  bool has_taken_apart_ = false;    // the labels' class had an op that is gone: nothing held it up
+};
+
+}  // namespace
+
+std::vector<fission::CutRule> FreedClass::cuts(bool instead) const {
+  return cuts_of_class(step, classes[which], instead, kFreedCuts.numbers);
+}
+
+Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
+                                              const OptimizeOptions& options) {
+  std::vector<FreedClass> found;
+  for (const std::string& name : freeing_rewrites(options)) {
+    LT_ASSIGN(const std::optional<ir::Graph> made, freed(step, name));
+    if (!made) continue;
+    LT_ASSIGN(const std::vector<AxisClass> before, classes_to_cut(step));
+    LT_ASSIGN(const std::vector<AxisClass> classes, classes_to_cut(*made));
+    const Comparison compare(step, before.empty() ? AxisClass() : before.front(), *made);
+    for (size_t k = 0; k < classes.size(); ++k)
+      if (compare.may_pay(classes[k])) found.push_back({name, *made, classes, k});
+  }
+  return found;
+}
+
+std::string what_frees(const ir::Graph& step, std::span<const fission::CutRule> cuts,
+                       const OptimizeOptions& options) {
+  for (const std::string& name : freeing_rewrites(options)) {
+    const auto made = freed(step, name);
+    if (!made || !*made) continue;
+    const OpNames there = names_of(**made);
+    for (const OpId id : step.ops()) {
+      const ir::Op& op = step.op(id);
+      const bool is_meant = std::any_of(cuts.begin(), cuts.end(), [&](const auto& rule) {
+        return fnmatch(rule.ops.c_str(), op.name.c_str(), 0) == 0;
+      });
+      if (is_meant && !there.contains(name_of(step, id)))
+        return fmt::format("; with --rewrite {} '{}' is several ops, which can be", name, op.name);
+    }
+  }
+  return {};
+}
+
+}  // namespace lowtide::pipeline

@@ -1,0 +1,48 @@
+// Cuts along axes that only a rewrite makes divisible (Rewrite::frees_axis): the classes of a loss,
+// a vocabulary. Such a rewrite is of no use by itself, so it goes with a cut, as one proposal.
+//
+// Where the labels' class walks all large values that such an axis walks, too, its parts make them
+// as small for less: a row of logits is there, used and gone, while a part of all rows' classes is
+// made, and waits or is made again until the log-sum-exp of all parts is complete (docs/results.md,
+// "A vocabulary in parts"). So one is proposed where an op that the rewrite makes reads a large
+// value, and either a large value of the class is out of reach of the labels' class, or it is that
+// class, which the op that is taken apart held up: logits whose labels may be ignored. Their loss
+// and gradient divide by how many count in all rows, and so couple these.
+//
+// Tests: freed_cuts_test.cc, tests/label_moves_test.cc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "fission/classes.h"
+#include "fission/rules.h"
+#include "ir/graph.h"
+#include "pipeline/optimize.h"
+
+namespace lowtide::pipeline {
+
+// A class of the step that the rewrite makes.
+struct FreedClass {
+  std::string rewrite;
+  ir::Graph step;
+  std::vector<fission::AxisClass> classes;  // of that step (classes_to_cut)
+  size_t which = 0;                         // of them
+
+  bool is_labelled() const { return which == 0; }  // labels speak of the largest one
+  std::vector<fission::CutRule> cuts(bool instead) const;
+};
+
+// Those that may be of use. Rewrites that the options ask for or refuse free nothing here. Error:
+// as fission::axis_classes, or of the passes.
+Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
+                                              const OptimizeOptions& options);
+
+// For who wanted these cuts of the step and cannot have them: which rewrite takes an op apart that
+// they speak of, to stand behind what is wrong; or nothing.
+std::string what_frees(const ir::Graph& step, std::span<const fission::CutRule> cuts,
+                       const OptimizeOptions& options);
+
+}  // namespace lowtide::pipeline
