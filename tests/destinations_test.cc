@@ -21,7 +21,7 @@
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 
-namespace lowtide {
+namespace lowtide::destinations_test {
 namespace {
 
 using ir::ValueId;
@@ -212,4 +212,4 @@ TEST(WrittenWholes, AreNeverWorseThanCopies) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::destinations_test

@@ -20,7 +20,7 @@
 #include "support/long_checks.h"
 #include "support/splittable_axes.h"
 
-namespace lowtide {
+namespace lowtide::every_axis_test {
 namespace {
 
 // Rows whose ops a graph in parts leaves whole along every axis, by the words of the refusal. Their
@@ -198,4 +198,4 @@ TEST(EveryAxisOfTheTable, IsAsItWas) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::every_axis_test

@@ -18,7 +18,7 @@
 #include "support/long_checks.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::fewer_levers_test {
 namespace {
 
 using ir::ValueId;
@@ -152,4 +152,4 @@ TEST(FewerLevers, AreNeverFasterThanMore) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::fewer_levers_test

@@ -21,7 +21,7 @@
 #include "support/split_plans.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::first_plan_test {
 namespace {
 
 using pipeline::Candidate;
@@ -161,4 +161,4 @@ TEST_F(FirstPlanTest, IsHandedOutWhereTheSearchIsEnded) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::first_plan_test

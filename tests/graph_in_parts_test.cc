@@ -11,7 +11,7 @@
 #include "ir/graph_text.h"
 #include "lowtide/lowtide.h"
 
-namespace lowtide {
+namespace lowtide::graph_in_parts_test {
 namespace {
 
 // Rows, an op that says its axes, one that does not, and a sum over samples.
@@ -187,4 +187,4 @@ TEST(GraphInParts, GoesThroughTheCAbi) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::graph_in_parts_test

@@ -17,7 +17,7 @@
 #include "lowtide/api.h"
 #include "support/long_checks.h"
 
-namespace lowtide {
+namespace lowtide::graph_refusals_test {
 namespace {
 
 // A training step by somebody else's kernels: a draw, views, effects, an update of a weight with
@@ -380,4 +380,4 @@ TEST(GraphRefusals, AChangedTextIsRefusedAtTheDoorOrPlanned) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::graph_refusals_test

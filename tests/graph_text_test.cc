@@ -12,7 +12,7 @@
 #include "lowtide/steps.h"
 #include "plan/plan_text.h"
 
-namespace lowtide {
+namespace lowtide::graph_text_test {
 namespace {
 
 std::string plan_bytes(const Model& model, const PlanOptions& options) {
@@ -285,4 +285,4 @@ TEST(GraphText, BadNumbersAndMissingPointersAreUsage) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::graph_text_test

@@ -17,7 +17,7 @@
 #include "pipeline/take_rewrites.h"
 #include "support/tangled.h"
 
-namespace lowtide {
+namespace lowtide::label_ideas_test {
 namespace {
 
 // What a label search without one of its ideas comes to, beside one with all.
@@ -84,4 +84,4 @@ TEST(LabelIdeas, DecideSomething) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::label_ideas_test

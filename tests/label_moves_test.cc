@@ -22,7 +22,7 @@
 #include "support/split_plans.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::label_moves_test {
 namespace {
 
 using ir::ValueId;
@@ -270,4 +270,4 @@ TEST(LabelMoves, TakesRewritesThatMakeThePlanFaster) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::label_moves_test

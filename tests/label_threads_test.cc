@@ -20,7 +20,7 @@
 #include "support/coupled_heads.h"
 #include "support/tangled.h"
 
-namespace lowtide {
+namespace lowtide::label_threads_test {
 namespace {
 
 using pipeline::Candidate;
@@ -140,4 +140,4 @@ TEST(LabelThreads, ComeToTheSameWithCuts) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::label_threads_test

@@ -21,7 +21,7 @@
 #include "support/small_steps.h"
 #include "support/step_families.h"
 
-namespace lowtide {
+namespace lowtide::labellings_test {
 namespace {
 
 using fission::Cuts;
@@ -140,4 +140,4 @@ TEST(Labellings, AlongTwoAxesAreShrunkToWhatFails) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::labellings_test

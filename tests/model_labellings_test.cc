@@ -39,7 +39,7 @@
 #include "support/small_steps.h"
 #include "verify/parts.h"
 
-namespace lowtide {
+namespace lowtide::model_labellings_test {
 namespace {
 
 using fission::Cuts;
@@ -395,4 +395,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelsThatDraw, testing::Values(kNetworks[0], k
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::model_labellings_test

@@ -12,7 +12,7 @@
 #include "verify/testing/mutate.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::model_plans_test {
 namespace {
 
 struct Case {
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelPlans, testing::ValuesIn(kCases),
                          [](const auto& instance) { return std::string(instance.param.model); });
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::model_plans_test

@@ -14,7 +14,7 @@
 #include "support/long_checks.h"
 #include "support/moving_plan.h"
 
-namespace lowtide {
+namespace lowtide::moving_plans_test {
 namespace {
 
 struct Case {
@@ -69,4 +69,4 @@ INSTANTIATE_TEST_SUITE_P(Models, MovingPlans, testing::ValuesIn(cases()), [](con
 });
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::moving_plans_test

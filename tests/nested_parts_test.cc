@@ -30,7 +30,7 @@
 #include "support/step_families.h"
 #include "verify/parts.h"
 
-namespace lowtide {
+namespace lowtide::nested_parts_test {
 namespace {
 
 using fission::Cut;
@@ -187,4 +187,4 @@ TEST(NestedParts, AreCalledByTheOrderOfTheLayers) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::nested_parts_test

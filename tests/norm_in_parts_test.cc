@@ -25,7 +25,7 @@
 #include "support/run_against_reference.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::norm_in_parts_test {
 namespace {
 
 using ir::ValueId;
@@ -317,4 +317,4 @@ TEST(NormInParts, WithoutTheRewriteAPlanNamesWhatKeepsTheSamplesTogether) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::norm_in_parts_test

@@ -20,7 +20,7 @@
 #include "pipeline/split.h"
 #include "support/graph_writer.h"
 
-namespace lowtide {
+namespace lowtide::part_times_test {
 namespace {
 
 using ir::ValueId;
@@ -185,4 +185,4 @@ TEST(PartTimes, ASplitIsChosenByTheTimesOfTheStore) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::part_times_test

@@ -29,7 +29,7 @@
 #include "support/small_steps.h"
 #include "verify/testing/definition.h"
 
-namespace lowtide {
+namespace lowtide::parts_test {
 namespace {
 
 using fission::Cuts;
@@ -205,4 +205,4 @@ TEST(Parts, OfAnOpThatOverwritesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::parts_test

@@ -21,7 +21,7 @@
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 
-namespace lowtide {
+namespace lowtide::pieces_test {
 namespace {
 
 using ir::ValueId;
@@ -263,4 +263,4 @@ TEST(Pieces, DistancesThatContradictAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::pieces_test

@@ -19,7 +19,7 @@
 #include "support/shared_weights.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::plan_ideas_test {
 namespace {
 
 using ir::ValueId;
@@ -186,4 +186,4 @@ TEST_F(PlanIdeasOfBudgetsTest, FindingTheSmallestSaysHowSmallABudgetMayBe) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::plan_ideas_test

@@ -12,7 +12,7 @@
 #include "lowtide/lowtide.h"
 #include "lowtide/steps.h"
 
-namespace lowtide {
+namespace lowtide::plan_steps_test {
 namespace {
 
 struct Seen {
@@ -228,4 +228,4 @@ TEST(PlanSteps, OfAllLeversTogether) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::plan_steps_test

@@ -10,7 +10,7 @@
 #include "api/state.h"
 #include "lowtide/api.h"
 
-namespace lowtide {
+namespace lowtide::poison_test {
 namespace {
 
 const char* const kStep = R"(graph "two products" "by hand"
@@ -59,4 +59,4 @@ TEST(Poison, ShowsAReadOfFreedMemoryThatNothingElseShows) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::poison_test

@@ -15,7 +15,7 @@
 #include "support/graph_writer.h"
 #include "support/same_results.h"
 
-namespace lowtide::rewrite {
+namespace lowtide::rewrite::query_blocks_test {
 namespace {
 
 using ir::OpId;
@@ -190,4 +190,4 @@ TEST(QueryBlocksAreNotMadeOf, ProductsWithoutASoftmax) {
 }
 
 }  // namespace
-}  // namespace lowtide::rewrite
+}  // namespace lowtide::rewrite::query_blocks_test

@@ -23,7 +23,7 @@
 #include "support/graph_writer.h"
 #include "support/long_checks.h"
 
-namespace lowtide {
+namespace lowtide::rewrites_test {
 namespace {
 
 using ir::ValueId;
@@ -483,4 +483,4 @@ INSTANTIATE_TEST_SUITE_P(List, EveryRewrite, testing::Range(size_t{0}, rewrite::
                          name_of);
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::rewrites_test

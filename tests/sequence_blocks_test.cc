@@ -13,7 +13,7 @@
 #include "support/graph_writer.h"
 #include "verify/verify.h"
 
-namespace lowtide::pipeline {
+namespace lowtide::pipeline::sequence_blocks_test {
 namespace {
 
 using ir::ValueId;
@@ -122,4 +122,4 @@ TEST(SequenceBlocks, AreNoneWhereTheyAreForbiddenOrNothingFits) {
 }
 
 }  // namespace
-}  // namespace lowtide::pipeline
+}  // namespace lowtide::pipeline::sequence_blocks_test

@@ -32,7 +32,7 @@
 #include "verify/parts.h"
 #include "verify/verify.h"
 
-namespace lowtide {
+namespace lowtide::split_test {
 namespace {
 
 using ir::ValueId;
@@ -650,4 +650,4 @@ TEST(Split, OfAFrontIsChosenBudgetByBudget) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::split_test

@@ -25,7 +25,7 @@
 #include "support/splittable_axes.h"
 #include "support/strided_kinds.h"
 
-namespace lowtide {
+namespace lowtide::strided_parts_test {
 namespace {
 
 // The rows that read strides and can be in parts, and their axes: all of them are split here.
@@ -207,4 +207,4 @@ TEST_F(StridedParts, OfWhatOverwritesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::strided_parts_test

@@ -23,7 +23,7 @@
 #include "support/long_checks.h"
 #include "support/run_against_reference.h"
 
-namespace lowtide {
+namespace lowtide::strided_views_test {
 namespace {
 
 using ir::ValueId;
@@ -373,4 +373,4 @@ TEST(StridedViews, AreReadByKernelsOfRows) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::strided_views_test

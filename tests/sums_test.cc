@@ -30,7 +30,7 @@
 #include "support/run_against_reference.h"
 #include "support/shared_weights.h"
 
-namespace lowtide {
+namespace lowtide::sums_test {
 namespace {
 
 pipeline::OptimizeOptions options_with(const plan::KernelCatalog& kernels) {
@@ -334,4 +334,4 @@ TEST(Sums, TheFloorHoldsForAllChainsAndReruns) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::sums_test

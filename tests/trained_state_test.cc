@@ -19,7 +19,7 @@
 #include "pipeline/optimize.h"
 #include "runtime/session.h"
 
-namespace lowtide {
+namespace lowtide::trained_state_test {
 namespace {
 
 using ir::ValueId;
@@ -211,4 +211,4 @@ TEST(TrainedState, IsThatOfTheReferenceAfterEachStep) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::trained_state_test

@@ -24,7 +24,7 @@
 #include "support/small_steps.h"
 #include "verify/parts.h"
 
-namespace lowtide {
+namespace lowtide::verify_parts_test {
 namespace {
 
 // Nothing where the plan's own verifier refuses it already.
@@ -295,4 +295,4 @@ TEST(VerifyParts, AFloorOfAnyPartsIsThatOfTheStep) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::verify_parts_test

@@ -22,7 +22,7 @@
 #include "verify/parts.h"
 #include "verify/sums.h"
 
-namespace lowtide {
+namespace lowtide::verify_sums_test {
 namespace {
 
 using plan::PlanOpId;
@@ -239,4 +239,4 @@ TEST(VerifySums, AFindingNamesTheOp) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::verify_sums_test

@@ -28,7 +28,7 @@
 #include "support/small_steps.h"
 #include "verify/parts.h"
 
-namespace lowtide {
+namespace lowtide::windows_test {
 namespace {
 
 using fission::Windows;
@@ -248,4 +248,4 @@ TEST(Windows, OfAStepThatTrainsKeepABudgetBelowTheFloorInOnePart) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::windows_test

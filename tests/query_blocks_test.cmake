@@ -1,1 +1,0 @@
-target_link_libraries(${lowtide_target} PRIVATE lowtide_autodiff lowtide_rewrite lowtide_exec_ref)
