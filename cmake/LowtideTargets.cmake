@@ -23,6 +23,9 @@ set(lowtide_hot_folders base solver sym plan verify order pack remat/bounds rema
 add_library(lowtide_cold INTERFACE)
 target_compile_options(lowtide_cold INTERFACE $<$<CONFIG:Release>:-O1>)
 
+# Folders with so many small tests that a process for each takes most of the time: they run in a few processes.
+set(lowtide_many_tests exec/cpu exec/ref)
+
 # Folders that are judges of others and nothing that a product runs: built when a test asks for them.
 set(lowtide_oracle_folders exec/ref)
 
@@ -76,10 +79,24 @@ function(lowtide_folder folder deps)
       set(lowtide_target ${name}_test)
       include(${dir}/test_packages.cmake)
     endif()
-    # The files hold what tests record about themselves (RecordProperty), which ctest does not pass on.
-    gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
-      NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    if(folder IN_LIST lowtide_many_tests)
+      lowtide_tests_in_parts(${name}_test ${folder} 8)
+    else()
+      # The files hold what tests record about themselves (RecordProperty), which ctest does not pass on.
+      gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
+        NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    endif()
   endif()
+endfunction()
+
+# The tests of a program as `parts` tests of ctest, <folder>.1 and so on, each of which runs its share of them in one process.
+# Its report, results/several/<folder>.1.xml, says how each went; scripts/count_results.py counts them by it.
+function(lowtide_tests_in_parts target folder parts)
+  foreach(part RANGE 1 ${parts})
+    math(EXPR index "${part} - 1")
+    add_test(NAME ${folder}.${part} COMMAND ${target} --gtest_output=xml:${CMAKE_BINARY_DIR}/results/several/${folder}.${part}.xml)
+    set_tests_properties(${folder}.${part} PROPERTIES TIMEOUT 300 ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # lowtide_<folder>_testing: the oracles and drawn problems of src/<folder>/testing, with those of the folders below. Tests

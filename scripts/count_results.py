@@ -3,8 +3,9 @@
 
     count_results.py FOLDER [--skipped N] [--failed N]
 
-Prints what tests recorded about themselves (RecordProperty in GoogleTest, whose own reports lie below FOLDER/recorded;
-record_property in pytest), failed and skipped tests with their reasons, then "N passed, N failed, N skipped".
+A test of ctest that runs several tests has their report in FOLDER/several/NAME.xml, and they are counted in its place.
+Prints what tests recorded about themselves (RecordProperty in GoogleTest, whose own reports lie below FOLDER/recorded and
+FOLDER/several; record_property in pytest), failed and skipped tests with their reasons, then "N passed, N failed, N skipped".
 Exit code 1 if a test failed or none ran.
 """
 
@@ -22,10 +23,21 @@ def outcome(case: ElementTree.Element) -> str:
     return "passed"
 
 
+def several(folder: pathlib.Path, case: ElementTree.Element) -> list[ElementTree.Element]:
+    """The tests that `case` stands for. It counts by itself where it has no report, or failed and none of its tests did:
+    a program that crashes, or does not end, may not say how far it came."""
+    report = folder / "several" / f"{case.get('name')}.xml"
+    if not report.exists():
+        return [case]
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    failed = any(outcome(each) == "failed" for each in cases)
+    return cases if failed or outcome(case) != "failed" else [*cases, case]
+
+
 def recorded(folder: pathlib.Path) -> list[str]:
     """One line per test that recorded something: its name and "key value" pairs."""
     lines = []
-    for path in sorted((*folder.glob("*.xml"), *folder.glob("recorded/**/*.xml"))):
+    for path in sorted((*folder.glob("*.xml"), *folder.glob("recorded/**/*.xml"), *folder.glob("several/**/*.xml"))):
         for case in ElementTree.parse(path).iter("testcase"):
             pairs = [f"{p.get('name')} {p.get('value')}" for p in case.iter("property")]
             if pairs:
@@ -44,7 +56,7 @@ def main() -> int:
         print(line)
     counts = {"passed": 0, "failed": arguments.failed, "skipped": arguments.skipped}
     for path in sorted(arguments.folder.glob("*.xml")):
-        for case in ElementTree.parse(path).iter("testcase"):
+        for case in (each for entry in ElementTree.parse(path).iter("testcase") for each in several(arguments.folder, entry)):
             result = outcome(case)
             counts[result] += 1
             if result != "passed":

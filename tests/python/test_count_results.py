@@ -39,6 +39,29 @@ def test_what_tests_recorded_is_printed_and_not_counted(tmp_path):
     assert (code, lines) == (0, ["recorded Cases.Run: run 7, skipped 2 (strings)", "1 passed, 0 failed, 0 skipped"])
 
 
+def test_a_test_that_runs_several_counts_as_they_do(tmp_path):
+    (tmp_path / "several/cpu").mkdir(parents=True)
+    report = tmp_path / "several/cpu/kernels.1.xml"
+    report.write_text('<testsuites><testsuite><testcase name="A" status="run" result="completed"/>'
+                      '<testcase name="B" classname="Kernels" status="run"><properties><property name="run" value="7"/></properties></testcase>'
+                      '<testcase name="C" status="run" result="skipped"><skipped message="no AVX-512"/></testcase>'
+                      '<testcase name="D" status="notrun" result="suppressed"/></testsuite></testsuites>')
+    entry = '<testsuite><testcase name="cpu/kernels.1" status="{}"/><testcase name="cpu/kernels.2" status="run"/></testsuite>'
+    (tmp_path / "ctest.xml").write_text(entry.format("run"))
+    code, lines = run(tmp_path)
+    assert (code, lines[-1]) == (0, "3 passed, 0 failed, 2 skipped")
+    assert "recorded Kernels.B: run 7" in lines and "skipped C: no AVX-512" in lines
+    # It ended badly after a report in which all is well.
+    (tmp_path / "ctest.xml").write_text(entry.format("fail"))
+    code, lines = run(tmp_path)
+    assert (code, lines[-1]) == (1, "3 passed, 1 failed, 2 skipped") and "failed cpu/kernels.1" in lines
+    # The test that failed is counted once; without a report, all that did not run is one failure.
+    report.write_text('<testsuite><testcase name="A" status="run"><failure message="x"/></testcase></testsuite>')
+    assert run(tmp_path)[1][-1] == "1 passed, 1 failed, 0 skipped"
+    report.unlink()
+    assert run(tmp_path)[1][-1] == "1 passed, 1 failed, 0 skipped"
+
+
 def test_success_needs_a_test_that_passed(tmp_path):
     assert run(tmp_path) == (1, ["0 passed, 0 failed, 0 skipped"])
     (tmp_path / "ctest.xml").write_text('<testsuite><testcase name="a" status="run"/></testsuite>')
