@@ -16,6 +16,7 @@
 #include "pack/pack.h"
 #include "pack/testing/ideas.h"
 #include "pack/testing/pack_oracle.h"
+#include "support/long_checks.h"
 
 namespace lowtide::pack {
 namespace {
@@ -210,16 +211,19 @@ TEST(PackIdeas, WithoutEachSomeAnswerIsWorse) {
     const PackOptions with = row.beside();
     PackOptions without = with;
     idea.turn(without);
-    int worse = 0, better = 0;
+    int compared = 0, worse = 0, better = 0;
     const Problems problems = row.problems();
     for (const PackProblem& problem : problems) {
-      const PackOutcome on = solve(problem, with), off = solve(problem, without);
+      const PackOutcome off = solve(problem, without);
       EXPECT_EQ(fault(problem, off), "");
+      if (worse > 0 && !long_checks()) continue;  // it is shown: the others are for the numbers
+      const PackOutcome on = solve(problem, with);
+      ++compared;
       worse += is_worse(off, on);
       better += is_worse(on, off);
     }
-    std::printf("without %s: worse on %d of %zu, better on %d\n", std::string(idea.name).c_str(),
-                worse, problems.size(), better);
+    std::printf("without %s: worse on %d of %d, better on %d\n", std::string(idea.name).c_str(),
+                worse, compared, better);
     EXPECT_GT(worse, 0) << idea.name << " earns nothing";
   }
 }
