@@ -25,6 +25,7 @@
 #include "pipeline/optimize.h"
 #include "pipeline/take_rewrites.h"
 #include "support/long_checks.h"
+#include "support/quick_plans.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
 #include "verify/testing/definition.h"
@@ -57,15 +58,8 @@ Cuts random_cuts(const ir::Graph& graph, Rng& rng, Seen& seen) {
 
 void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
                   const runtime::KernelFactory& kernels, Seen& seen) {
-  pipeline::OptimizeOptions options;
-  options.device = cost::find_device("cpu").value();
-  options.kernels = &kernels;
-  options.find_smallest = false;
-  options.rewrites.without = {"common-ops", "round-trips"};  // of the step before it is cut
   // What is right does not hang on how good the order and the addresses are.
-  options.order.limits.max_units = options.order.idle_units = 2'000'000;
-  options.pack.limits.max_units = 4'000'000;
-  options.pack_retries = 2;
+  pipeline::OptimizeOptions options = quick(&kernels);
   const auto free = pipeline::optimize(parts, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;
   for (const plan::PlanValue& value : free->plan.values)
@@ -78,7 +72,7 @@ void plan_and_run(const ir::Graph& parts, const ir::Graph& step,
   ++seen.planned;
   const auto least = pipeline::least_bytes(parts, options);
   ASSERT_TRUE(least.has_value()) << least.error().message;
-  options.schedule.remat.limits.max_units = 500'000;
+  options.schedule.remat.limits.max_units = some_of(500'000, 5);
   options.budget_bytes = *least + (free->plan.arena_bytes - *least) * 3 / 4;
   const auto tight = pipeline::optimize(parts, options);
   if (!tight) {

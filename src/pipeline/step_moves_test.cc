@@ -19,7 +19,7 @@
 namespace lowtide::pipeline {
 namespace {
 
-using Made = LabelledStep::Made;
+using HowMade = LabelledStep::Made;
 
 // Layers on heads, samples, rows and columns, in that order or with samples first; what couples the
 // heads leaves samples the largest class. A Reshape counts axes longer than 1 only, so heads in
@@ -116,13 +116,13 @@ TEST(StepMoves, AStepWithACutKeepsTheLabelsClass) {
       std::set<std::string> whole, parts;
       for (const ir::OpId op : made->graph.ops()) {
         const std::string& name = made->graph.op(op).name;
-        if (made->how.made[op] == Made::kWhole) whole.insert(name);
-        if (made->how.made[op] == Made::kPart) parts.insert(name.substr(0, name.rfind("/part")));
+        if (made->how.made[op] == HowMade::kWhole) whole.insert(name);
+        if (made->how.made[op] == HowMade::kPart) parts.insert(name.substr(0, name.rfind("/part")));
       }
       EXPECT_EQ(whole.size() + parts.size(), net.op_count()) << said;
       EXPECT_GT(parts.size(), 0U) << said;
       for (const fission::ViewInParts& view : made->how.views) {
-        EXPECT_EQ(made->how.made[view.op], Made::kBetween) << said;
+        EXPECT_EQ(made->how.made[view.op], HowMade::kBetween) << said;
         EXPECT_TRUE(view.least_parts == 1 || view.least_parts == samples.least_extent) << said;
         ++(view.least_parts == 1 ? always : of_one_sample);
       }
@@ -134,8 +134,8 @@ TEST(StepMoves, AStepWithACutKeepsTheLabelsClass) {
       for (const fission::ClassAxis& axis : samples.axes) of_step.insert(net.op(axis.op).name);
       for (const fission::ClassAxis& axis : problem->axis_class().axes) {
         const std::string& name = made->graph.op(axis.op).name;
-        if (made->how.made[axis.op] == Made::kWhole) of_parts.insert(name);
-        if (made->how.made[axis.op] == Made::kPart)
+        if (made->how.made[axis.op] == HowMade::kWhole) of_parts.insert(name);
+        if (made->how.made[axis.op] == HowMade::kPart)
           of_parts.insert(name.substr(0, name.rfind("/part")));
       }
       EXPECT_EQ(of_parts, of_step) << said;

@@ -3,6 +3,7 @@
 
 #include "cost/device.h"
 #include "pipeline/optimize.h"
+#include "support/long_checks.h"
 
 namespace lowtide {
 
@@ -12,8 +13,8 @@ inline pipeline::OptimizeOptions quick(const runtime::KernelFactory* kernels) {
   options.kernels = kernels;
   options.find_smallest = false;
   options.rewrites.without = {"common-ops", "round-trips"};  // of the step before it is cut
-  options.order.limits.max_units = options.order.idle_units = 2'000'000;
-  options.pack.limits.max_units = 4'000'000;
+  options.order.limits.max_units = options.order.idle_units = some_of(2'000'000, 10);
+  options.pack.limits.max_units = some_of(4'000'000, 10);
   options.pack_retries = 2;
   return options;
 }
