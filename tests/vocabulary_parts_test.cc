@@ -33,7 +33,7 @@
 #include "support/small_steps.h"
 #include "verify/parts.h"
 
-namespace lowtide {
+namespace lowtide::vocabulary_parts_test {
 namespace {
 
 using fission::AxisClass;
@@ -319,4 +319,4 @@ TEST(VocabularyInParts, OfALossInOneOpAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowtide
+}  // namespace lowtide::vocabulary_parts_test

@@ -1,1 +1,0 @@
-target_link_libraries(${lowtide_target} PRIVATE lowtide_api lowtide_exec_ref lowtide_fission lowtide_rewrite lowtide_verify_testing)
