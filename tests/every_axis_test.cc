@@ -1,8 +1,8 @@
 // Every axis of every row of the op table, through the graph in parts: a graph of one drawn op, cut
-// along each axis that can be split at drawn boundaries, with pieces, sums, means and maxima as
-// fission::expand makes them and wholes that are views where they can be, equals the whole op on
-// the reference executor in double precision. What was split is held against tests/data, axis by
-// axis. Operands with strides are in strided_parts_test.cc.
+// along each axis that can be split at drawn boundaries, with pieces, sums, means, maxima and
+// log-sum-exps as fission::expand makes them and wholes that are views where they can be, equals
+// the whole op on the reference executor in double precision. What was split is held against
+// tests/data, axis by axis. Operands with strides are in strided_parts_test.cc.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -172,6 +172,8 @@ TEST(FirstPlan, HasLevelsWhereNoEvenPartsFitAtAll) {
   ASSERT_TRUE(first->rough.has_value());
   EXPECT_LE(first->rough->plan.arena_bytes, *options.budget_bytes);
   EXPECT_TRUE(verify::verify(first->rough->plan).ok());
+  const ir::Graph whole = autodiff::make_training_graph(graph, *options.training).value();
+  expect_right_results(first->rough->plan, whole, *kernels);
 }
 
 // One that is slower than what is asked for is none.

@@ -445,6 +445,7 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
                                          const Model& model) {
   PlanOptions options = planning.asked;
   options.query_blocks = optimized.query_blocks;  // as it was chosen
+  options.rewrites = optimized.asked_rewrites;
   options.cuts.clear();
   for (const fission::CutRule& rule : optimized.cuts) options.cuts.push_back(fission::print(rule));
   optimized.plan.provenance =

@@ -50,6 +50,10 @@ bool is_number(std::string_view text, int64_t& number) {
 
 }  // namespace
 
+bool names(const CutRule& rule, const ir::Op& op) {
+  return fnmatch(rule.ops.c_str(), op.name.c_str(), 0) == 0;
+}
+
 std::string print(const CutRule& rule) {
   const std::string size = rule.least_bytes > 0 ? fmt::format(">{}", rule.least_bytes) : "";
   return fmt::format("{}:{}{}:{}{}{}", rule.ops, rule.axis, rule.whole_class ? "*" : "", rule.parts,
@@ -99,7 +103,7 @@ class Rules {
   Status take(const CutRule& rule) {
     std::vector<ClassAxis> cut;
     for (const ir::OpId id : graph_.ops()) {
-      if (fnmatch(rule.ops.c_str(), graph_.op(id).name.c_str(), 0) != 0) continue;
+      if (!names(rule, graph_.op(id))) continue;
       LT_ASSIGN(Cut wanted, cut_by(graph_, id, rule));
       cut.push_back({id, wanted.axis, wanted.bounds.back()});
       if (auto taken = take(id, std::move(wanted), rule.instead); !taken)

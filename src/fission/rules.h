@@ -31,6 +31,9 @@ struct CutRule {
   bool operator==(const CutRule&) const = default;
 };
 
+// Whether the op is one of those that the rule names.
+bool names(const CutRule& rule, const ir::Op& op);
+
 std::string print(const CutRule& rule);
 // Its inverse: "OPS:AXIS:PARTS[!]" or "OPS:AXIS*:PARTS[>BYTES][!]". Error: kUsage, naming the text
 // and what is wrong with it.

@@ -161,9 +161,12 @@ TEST(Positions, AreBoundedByTheAxisThatTheyRunOver) {
   EXPECT_EQ(limit(Example("LabelLogits", part, "f32[2,7] i64[2]"), 1), sym::Expr(21));
   const Example mean("CrossEntropyMean", {{"classes", int64_t{21}}}, "f32[2] f32[2] i64[2]");
   EXPECT_EQ(limit(mean, 2), sym::Expr(21));
-  part["first_class"] = int64_t{21};
-  const Example beyond("LabelLogits", part, "f32[2,7] i64[2]");
-  EXPECT_EQ(infer(beyond.instance()).error().message, "LabelLogits: classes is 21, first_class 21");
+  for (const int64_t beyond : {15, 21}) {
+    part["first_class"] = beyond;
+    EXPECT_EQ(
+        infer(Example("LabelLogits", part, "f32[2,7] i64[2]").instance()).error().message,
+        "LabelLogits: classes is 21, for 7 from first_class " + std::to_string(beyond) + " on");
+  }
   EXPECT_EQ(limit(Example("Add", {}, "i64[2] i64[2]"), 1), std::nullopt);
 }
 

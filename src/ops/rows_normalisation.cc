@@ -213,15 +213,23 @@ void add_local_norms(std::vector<Row>& rows) {
   rows.push_back(row);
 }
 
-// The classes of a part lie among all of them.
+// The classes of a part lie among all of them. CrossEntropyMean has no part: it has no axis.
 Status check_classes(const Instance& instance) {
   LT_ASSIGN(const int64_t first, int_attr(instance, "first_class", 0));
   if (first < 0) return refuse(instance, fmt::format("first_class is {}", first));
   if (!has_attr(instance, "classes"))
     return first == 0 ? Status() : refuse(instance, "first_class without classes");
   LT_ASSIGN(const int64_t classes, int_attr(instance, "classes"));
-  if (classes > first) return {};
-  return refuse(instance, fmt::format("classes is {}, first_class {}", classes, first));
+  int64_t here = 1;
+  if (has_attr(instance, "axis")) {
+    LT_ASSIGN(const int64_t axis, int_attr(instance, "axis"));
+    const std::vector<sym::Expr>& dims = instance.inputs[0]->dims;
+    if (axis >= 0 && axis < static_cast<int64_t>(dims.size()))
+      here = dims[static_cast<size_t>(axis)].constant().value_or(here);
+  }
+  if (classes > first && here <= classes - first) return {};
+  return refuse(instance,
+                fmt::format("classes is {}, for {} from first_class {} on", classes, here, first));
 }
 
 void add_losses(std::vector<Row>& rows) {

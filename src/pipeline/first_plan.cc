@@ -74,7 +74,7 @@ Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const Optim
     estimated.budget_bytes = *options.budget_bytes / 8 * eighths;
     LT_ASSIGN(const std::vector<Candidate> within, rough_within(step, estimated));
     LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, start, options, trials));
-    if (trials.best) break;
+    if (trials.best || within.empty()) break;
   }
   first.rough = std::move(trials.best);
   return {};

@@ -6,8 +6,9 @@
 // with hardly any search. Where no number of parts is estimated to fit so, a short search for
 // reruns is made in the whole step and in one part of the even parts that promise most, and where
 // no such parts fit either, in the first labels with levels that do; its schedule, mirrored, is
-// planned with hardly any more search: the plan is for who does not wait, and the search goes on as
-// if there were none.
+// planned with hardly any more search, and where the plan needs more than was estimated, once more
+// with estimates within seven eighths of the budget. The plan is for who does not wait; the search
+// goes on as if there were none.
 //
 // Tests: tests/first_plan_test.cc, tests/split_test.cc.
 #pragma once

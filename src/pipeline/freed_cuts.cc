@@ -1,7 +1,6 @@
 #include "pipeline/freed_cuts.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -48,15 +47,32 @@ int64_t largest_value(const ir::Graph& step) {
   return largest;
 }
 
-// What the rewrite of that name makes of the step; nothing where it has nothing to do.
-Result<std::optional<ir::Graph>> freed(const ir::Graph& step, const std::string& name) {
+// What the rewrite of that name makes of the step; nothing where it has nothing to do, or cannot do
+// it, as nobody asked for it.
+std::optional<ir::Graph> freed(const ir::Graph& step, const std::string& name) {
   for (const rewrite::Rewrite& one : rewrite::rewrites()) {
     if (one.name != name) continue;
-    LT_ASSIGN(rewrite::RewriteResult made,
-              rewrite::run(one, rewrite::RewriteStage::kStep, step, {}));
-    if (made.ops > 0) return std::optional(std::move(made.graph));
+    auto made = rewrite::run(one, rewrite::RewriteStage::kStep, step, {});
+    if (made && made->ops > 0) return std::move(made->graph);
   }
-  return std::optional<ir::Graph>();
+  return std::nullopt;
+}
+
+// Of the ops that an op of that name was taken apart into, one that adds along the axis and can be
+// cut along it.
+std::optional<std::string> part_along(const ir::Graph& made, const std::string& name,
+                                      const std::string& axis) {
+  for (const OpId id : made.ops()) {
+    const ir::Op& op = made.op(id);
+    if (!op.name.starts_with(name + "/")) continue;
+    const auto map = ops::axis_map(ops::instance_of(made, id));
+    if (!map) continue;
+    for (size_t k = 0; k < map->axes.size(); ++k)
+      if (map->axes[k].name == axis && map->axes[k].role == ops::AxisRole::kReduction &&
+          ops::can_split(*map, static_cast<int>(k)))
+        return op.name;
+  }
+  return std::nullopt;
 }
 
 // Classes before and after a rewrite.
@@ -82,11 +98,11 @@ class Comparison {
     const bool frees_large = any([&](const ClassAxis& axis) {
       return !there_.contains(name_of(made_, axis.op)) && reads_large(axis.op);
     });
-    const bool is_labelled = any([&](const ClassAxis& axis) {
+    const bool has_labels_axes = any([&](const ClassAxis& axis) {
       const auto found = in_labels(axis);
       return found != labelled_.end() && found->second == axis.axis;
     });
-    if (is_labelled) return frees_large && !has_taken_apart_;
+    if (has_labels_axes) return frees_large && !has_taken_apart_;
     return frees_large && any([&](const ClassAxis& axis) {
              return axis.bytes >= large_ && in_labels(axis) == labelled_.end();
            });
@@ -117,7 +133,7 @@ Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
                                               const OptimizeOptions& options) {
   std::vector<FreedClass> found;
   for (const std::string& name : freeing_rewrites(options)) {
-    LT_ASSIGN(const std::optional<ir::Graph> made, freed(step, name));
+    const std::optional<ir::Graph> made = freed(step, name);
     if (!made) continue;
     LT_ASSIGN(const std::vector<AxisClass> before, classes_to_cut(step));
     LT_ASSIGN(const std::vector<AxisClass> classes, classes_to_cut(*made));
@@ -131,16 +147,16 @@ Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
 std::string what_frees(const ir::Graph& step, std::span<const fission::CutRule> cuts,
                        const OptimizeOptions& options) {
   for (const std::string& name : freeing_rewrites(options)) {
-    const auto made = freed(step, name);
-    if (!made || !*made) continue;
-    const OpNames there = names_of(**made);
-    for (const OpId id : step.ops()) {
-      const ir::Op& op = step.op(id);
-      const bool is_meant = std::any_of(cuts.begin(), cuts.end(), [&](const auto& rule) {
-        return fnmatch(rule.ops.c_str(), op.name.c_str(), 0) == 0;
-      });
-      if (is_meant && !there.contains(name_of(step, id)))
-        return fmt::format("; with --rewrite {} '{}' is several ops, which can be", name, op.name);
+    const std::optional<ir::Graph> made = freed(step, name);
+    if (!made) continue;
+    const OpNames there = names_of(*made);
+    for (const fission::CutRule& rule : cuts) {
+      if (fission::cuts_of(step, std::span(&rule, 1))) continue;
+      for (const OpId id : step.ops()) {
+        if (!names(rule, step.op(id)) || there.contains(name_of(step, id))) continue;
+        if (const auto part = part_along(*made, step.op(id).name, rule.axis))
+          return fmt::format("; with --rewrite {} '{}' can be", name, *part);
+      }
     }
   }
   return {};

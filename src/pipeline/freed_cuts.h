@@ -1,13 +1,14 @@
 // Cuts along axes that only a rewrite makes divisible (Rewrite::frees_axis): the classes of a loss,
 // a vocabulary. Such a rewrite is of no use by itself, so it goes with a cut, as one proposal.
 //
-// Where the labels' class walks all large values that such an axis walks, too, its parts make them
-// as small for less: a row of logits is there, used and gone, while a part of all rows' classes is
-// made, and waits or is made again until the log-sum-exp of all parts is complete (docs/results.md,
-// "A vocabulary in parts"). So one is proposed where an op that the rewrite makes reads a large
-// value, and either a large value of the class is out of reach of the labels' class, or it is that
-// class, which the op that is taken apart held up: logits whose labels may be ignored. Their loss
-// and gradient divide by how many count in all rows, and so couple these.
+// When one is proposed. Labels walk rows, as a rule. A chunk of rows of logits is made, used and
+// gone; a part of the classes of all rows waits, or is made again, until the log-sum-exp of all
+// parts is complete (docs/results.md, "A vocabulary in parts"). So where labels reach the same large
+// values, nothing is proposed. They do not where labels of the loss may be ignored: loss and
+// gradient divide by how many count in all rows, which couples the rows. Then an op that the rewrite
+// makes reads a large value, and either the labels' class does not walk a large value of the freed
+// class, or the freed axis lies in the labels' class, which the loss as one op broke off. In the
+// latter case the rewrite is a move without a cut: labels cut what it frees.
 //
 // Tests: freed_cuts_test.cc, tests/label_moves_test.cc.
 #pragma once

@@ -132,9 +132,19 @@ TEST(FreedCuts, AreNamedToWhoWantedThem) {
   const ir::Graph step = training_step_of(rows_of_classes(64, kMany), options);
   const std::vector<fission::CutRule> loss = {{.ops = "loss", .axis = "c", .parts = 4}};
   EXPECT_EQ(what_frees(step, loss, options),
-            "; with --rewrite loss-by-classes 'loss' is several ops, which can be");
-  const std::vector<fission::CutRule> other = {{.ops = "logits", .axis = "x", .parts = 4}};
-  EXPECT_EQ(what_frees(step, other, options), "");
+            "; with --rewrite loss-by-classes 'loss/label_logits' can be");
+  const std::vector<fission::CutRule> pattern = {{.ops = "logits", .axis = "n", .parts = 2},
+                                                 {.ops = "l*ss", .axis = "c", .parts = 4}};
+  EXPECT_EQ(what_frees(step, pattern, options),
+            "; with --rewrite loss-by-classes 'loss/label_logits' can be");
+  for (const char* axis : {"x", "a0"}) {
+    const std::vector<fission::CutRule> other = {{.ops = "l*", .axis = axis, .parts = 4}};
+    EXPECT_EQ(what_frees(step, other, options), "") << axis;
+  }
+  const OptimizeOptions ignoring = loss_options(/*ignores=*/true);
+  const ir::Graph coupled = training_step_of(rows_of_classes(64, kMany), ignoring);
+  const std::vector<fission::CutRule> rows = {{.ops = "loss", .axis = "a0", .parts = 4}};
+  EXPECT_EQ(what_frees(coupled, rows, ignoring), "") << "rows that labels couple stay coupled";
 }
 
 }  // namespace

@@ -70,21 +70,5 @@ TEST(LabelGap, AKeyIsGuessedByTheScheduleThatIsKnownOrByBytes) {
   EXPECT_DOUBLE_EQ(std::get<1>(gap.guessed_key(found(11, 13))), 13);
 }
 
-LabelSchedule schedule(double seconds, int64_t peak_bytes) {
-  LabelSchedule made;
-  made.seconds = seconds;
-  made.peak_bytes = peak_bytes;
-  return made;
-}
-
-TEST(LabelGap, AStateKeepsTheBetterSchedule) {
-  LabelState made = state(10);
-  EXPECT_TRUE(made.take(schedule(15, 900)));
-  EXPECT_FALSE(made.take(schedule(15, 800)));
-  EXPECT_EQ(made.candidate.peak_bytes, 900);
-  EXPECT_TRUE(made.take(schedule(14, 950)));
-  EXPECT_EQ(made.candidate.seconds, 14);
-}
-
 }  // namespace
 }  // namespace lowtide::pipeline

@@ -187,5 +187,22 @@ TEST_F(LabelJudgeTest, ManyThreadsAtOnceComeToTheSame) {
   for (std::thread& thread : threads) thread.join();
 }
 
+LabelSchedule schedule(double seconds, int64_t peak_bytes) {
+  LabelSchedule made;
+  made.seconds = seconds;
+  made.peak_bytes = peak_bytes;
+  return made;
+}
+
+TEST(LabelState, KeepsTheBetterSchedule) {
+  LabelState made;
+  EXPECT_TRUE(made.take(schedule(15, 900)));
+  EXPECT_FALSE(made.take(schedule(15, 800)));
+  EXPECT_EQ(made.candidate.peak_bytes, 900);
+  EXPECT_TRUE(made.take(schedule(14, 950)));
+  EXPECT_EQ(made.candidate.seconds, 14);
+  EXPECT_TRUE(made.candidate.fits);
+}
+
 }  // namespace
 }  // namespace lowtide::pipeline

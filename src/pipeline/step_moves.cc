@@ -98,8 +98,10 @@ Status add_freed_moves(const ir::Graph& step, const OptimizeOptions& options,
                        std::vector<Candidate>& moves) {
   LT_ASSIGN(const std::vector<FreedClass> classes, freed_classes(step, options));
   for (const FreedClass& freed : classes) {
-    if (freed.is_labelled()) moves.push_back({.rewrites = {freed.rewrite}});
-    if (freed.is_labelled()) continue;
+    if (freed.is_labelled()) {
+      moves.push_back({.rewrites = {freed.rewrite}});
+      continue;
+    }
     for (CutRule& rule : of_use(freed.step, freed.classes, freed.cuts(/*instead=*/false)))
       moves.push_back({.cuts = {std::move(rule)}, .rewrites = {freed.rewrite}});
   }

@@ -269,6 +269,15 @@ Status propose_freed(const ir::Graph& step, const OptimizeOptions& options, size
   return {};
 }
 
+// One in place of all that was said of its ops makes such cuts before it superfluous.
+void add_cut(const fission::CutRule& cut, std::vector<fission::CutRule>& cuts) {
+  std::erase_if(cuts, [&](const fission::CutRule& other) {
+    return cut.instead && other.instead && cut.ops == other.ops && cut.axis == other.axis &&
+           cut.whole_class == other.whole_class && cut.least_bytes <= other.least_bytes;
+  });
+  cuts.push_back(cut);
+}
+
 bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
@@ -310,7 +319,7 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
     }  // else a freed class alone, which reaches what no part of the rows does
     candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
     const Candidate beside = candidate;
-    candidate.cuts.push_back(proposal.cuts.front());
+    add_cut(proposal.cuts.front(), candidate.cuts);
     for (const std::string& name : proposal.rewrites)
       if (!contains(candidate.rewrites, name)) candidate.rewrites.push_back(name);
     if (!may_be_of_use(forward, options, candidate, beside, trials)) continue;

@@ -12,9 +12,11 @@ namespace {
 using ir::OpId;
 using ir::ValueId;
 
+// Nothing where there is nothing to cut.
 std::optional<int64_t> classes_of(const ir::Graph& graph, const ir::Op& loss) {
   const auto axis = static_cast<size_t>(std::get<int64_t>(loss.attrs.at("axis")));
-  return graph.value(loss.inputs[0]).dims[axis].constant();
+  const auto classes = graph.value(loss.inputs[0]).dims[axis].constant();
+  return classes && *classes > 0 ? classes : std::nullopt;
 }
 
 Status take_apart(const ir::Graph& old, OpId id, int64_t classes, TakenApart& made) {

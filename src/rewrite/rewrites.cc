@@ -150,17 +150,17 @@ constexpr Rewrite kRewrites[] = {
      .effect = "batch norm's statistics are ops of their own, so that samples can be cut; runs by "
                "default with --split; more time, and sums may round otherwise",
      .run = batch_norm},
+    {.name = "chunked-loss",
+     .on_step = true,
+     .effect = "logits that are larger than their weights, their loss and gradients in chunks of "
+               "rows; less memory, maybe more time, and sums may round otherwise",
+     .run = chunked_loss},
     {.name = "loss-by-classes",
      .frees_axis = true,
      .on_step = true,
      .effect = "the log-sum-exp of a cross-entropy is an op of its own, so that its classes (a "
                "vocabulary) can be cut; sums may round otherwise",
      .run = by_classes},
-    {.name = "chunked-loss",
-     .on_step = true,
-     .effect = "logits that are larger than their weights, their loss and gradients in chunks of "
-               "rows; less memory, maybe more time, and sums may round otherwise",
-     .run = chunked_loss},
 };
 
 // The names of the given values that results of the graph are computed from.

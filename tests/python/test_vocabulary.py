@@ -19,10 +19,11 @@ ROWS, WIDE, WORDS = 12, 3, 11
 WEIGHTS = [round(((7 * k) % 23 - 11) / 8, 3) for k in range(WIDE * WORDS)]
 
 
-def write(folder, ignored):
+def write(folder, ignored, rows=ROWS, wide=WIDE, words=WORDS):
     attributes = "" if ignored is None else f"<ignore_index: int = {ignored}>"
-    text = f"""g (float[{ROWS},{WIDE}] x, int64[{ROWS}] labels) => (float loss)
-        <float[{WIDE},{WORDS}] w = {{{",".join(map(str, WEIGHTS))}}}>
+    weights = WEIGHTS * (1 + wide * words // len(WEIGHTS))
+    text = f"""g (float[{rows},{wide}] x, int64[{rows}] labels) => (float loss)
+        <float[{wide},{words}] w = {{{",".join(map(str, weights[:wide * words]))}}}>
         {{ h = Tanh(x)  logits = MatMul(h, w)  loss = SoftmaxCrossEntropyLoss {attributes} (logits, labels) }}"""
     path = folder / "model.onnx"
     onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> ' + text), path)
@@ -63,6 +64,23 @@ def test_a_step_in_parts_of_its_classes_is_that_of_pytorch(cuts, ignored, tmp_pa
     values = trained(tmp_path, write(tmp_path, ignored), "--rewrite", "loss-by-classes", *(word for cut in cuts for word in ("--cut", cut)))
     assert float(values["loss"]) == pytest.approx(loss, rel=1e-5)
     np.testing.assert_allclose(values["new/w"], weights, atol=1e-6)
+
+
+def test_a_rewrite_that_a_search_has_chosen_is_known_to_whoever_verifies_the_plan(tmp_path):
+    model, plan = write(tmp_path, 4, rows=64, wide=16, words=96), tmp_path / "plan.lt"
+    result = run("plan", model, "--train", "--loss", "model", "--threads", 1, "--budget", "80%", "--split", "auto", "-o", plan)
+    assert result.returncode == 0, result.stderr
+    assert '"loss-by-classes"' in plan.read_text(), "it was chosen"
+    result = run("verify", plan, "--against", model)
+    assert result.returncode == 0, result.stdout + result.stderr
+    result = run("run", plan, "--compare")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_loss_without_classes_is_planned_as_before(tmp_path):
+    model = write(tmp_path, None, rows=4, wide=3, words=0)
+    result = run("plan", model, "--train", "--loss", "model", "--budget", "90%", "--split", "auto")
+    assert "CrossEntropyMean" not in result.stderr + result.stdout and "internal" not in result.stderr
 
 
 def test_a_loss_that_is_one_op_says_what_would_part_its_classes(tmp_path):

@@ -4,9 +4,14 @@ Eager dropout draws zeros and ones as floats, divides them by the probability to
 element, for the backward pass. Here the draw gives a bool, and the scaled floats are made of it by an op that may run
 again: a byte stays where four would, for a pass over the mask instead of a new draw (a draw on the CPU takes
 some ten times as long). Ones divided are the same bits as before.
+
+On a GPU one kernel draws and applies the mask. Of a step in parts that is taken apart, too: the mask is drawn whole, as eager
+mode draws it, and applied in parts.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 
@@ -68,7 +73,7 @@ def keep_masks_as_bytes(program: Program, units: list[Unit]) -> list[Unit]:
 def draws_of_bytes(program: Program) -> None:
     """The same before there are units: a call that draws the mask, and calls that make the floats of it, which may run in
     parts."""
-    for call in [call for call in program.calls if call.target is aten.native_dropout.default and call.random]:
+    for call in [call for call in program.calls if _is_one_kernel(program, call)]:
         _draw_first(program, call)
     written: dict[int, list[Call]] = {}
     for call in program.calls:
@@ -106,12 +111,20 @@ def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Ca
         Call(aten.div.Scalar, (Ref(ones), divide.args[1]), {}, [base], False, **common)]
 
 
+def _is_one_kernel(program: Program, call: Call) -> bool:
+    """A dropout by one kernel whose mask does not hang on where its operand lies: kernels of GPUs draw in another order where that
+    is not aligned, so the operand has to be all of a storage."""
+    if call.target is not aten.native_dropout.default or not call.random or call.args[2] is False or not 0 < call.args[1] < 1:
+        return False
+    given, out = program.tensors[call.args[0].id], call.outs[0]
+    is_all = program.storages[given.storage].bytes == math.prod(given.shape) * given.dtype.itemsize
+    return is_all and out is not None and program.tensors[out].stride == given.stride
+
+
 def _draw_first(program: Program, call: Call) -> None:
-    """Of a dropout by one kernel (as on a GPU): a call that draws the whole mask, and one that applies it, which may run in
-    parts. No mask depends on what the kernel reads, so it reads memory that nobody has written."""
+    """A call that draws the whole mask, and one that applies it, which may run in parts. No mask depends on what the kernel
+    reads, so it reads memory that nobody has written; what it makes of that is thrown away. Both are there while it draws."""
     given, out, mask = call.args[0], *call.outs
-    if out is None or program.tensors[out].stride != program.tensors[given.id].stride:
-        return
     like = program.tensors[given.id]
     unwritten = program.add_tensor(program.tensors[out], None)
     if mask is None:

@@ -32,8 +32,7 @@ struct Lines {
   }
   // Where that is here; -1: elsewhere.
   int64_t place(int64_t label) const {
-    const int64_t at = label - first_class;
-    return at < 0 || at >= view.extent ? -1 : at;
+    return label < first_class || label - first_class >= view.extent ? -1 : label - first_class;
   }
   int64_t first(int64_t line) const {
     return line / view.inner * view.extent * view.inner + line % view.inner;

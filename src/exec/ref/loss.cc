@@ -28,7 +28,7 @@ struct Labels {
     return label(line) != ignore && label(line) >= 0 && label(line) < classes;
   }
   // The place of the label among the classes that are here; elsewhere: outside of them.
-  int64_t place(int64_t line) const { return label(line) - first; }
+  int64_t place(int64_t line) const { return label(line) < first ? -1 : label(line) - first; }
   int64_t count() const {
     int64_t n = 0;
     for (int64_t line = 0; line < labels.count(); ++line) n += counts(line);
