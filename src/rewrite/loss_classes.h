@@ -16,9 +16,9 @@
 // Without a cut it computes the same but for rounding, and takes one small op more: the logit of
 // each label is read again. So it is made for whoever asks, and where a search tries what a cut
 // along the classes would come to (Rewrite::frees_axis). Chunks of rows (chunked_loss.h) come
-// first, where both are asked for; then the loss of each is taken apart. Labels that are ignored, or that are no
-// classes, count as before. A loss of log-probabilities (LogSoftmax; class weights, no mean) is
-// another op, and stays whole along its classes.
+// first, where both are asked for; then the loss of each is taken apart. Labels that are ignored,
+// or that are no classes, count as before. A loss of log-probabilities (LogSoftmax; class weights,
+// no mean) is another op, and stays whole along its classes.
 //
 // Tests: loss_classes_test.cc, tests/rewrites_test.cc.
 #pragma once
@@ -35,8 +35,8 @@ struct LossClassesReport {
   int64_t ops = 0;  // CrossEntropy that gave way; 0: the graph is a copy
 };
 
-// A loss without classes, or of a number of them that is not constant, stays. Results keep their names, and the op
-// that makes the loss that of the op that gave way. Error: as ops::append.
+// A loss without classes, or of a number of them that is not constant, stays. Results keep their
+// names, and the op that makes the loss that of the op that gave way. Error: as ops::append.
 Result<LossClassesReport> loss_by_classes(const ir::Graph& graph);
 
 }  // namespace lowtide::rewrite
