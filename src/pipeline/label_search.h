@@ -156,7 +156,7 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
 // neither does (a vocabulary's loss that needs more parts than the rest), the first labels with
 // levels that do, of as many states as a search without moves has.
 Result<std::vector<Candidate>> rough_within(const ir::Graph& step, const OptimizeOptions& options,
-                                           const LabelSearchTuning& tuning = {});
+                                            const LabelSearchTuning& tuning = {});
 
 // Even parts that no bound on one part of everything makes slower than that, the least bound first:
 // 2, 3, 4, 6, 8, 12 and so on, and as many as there can be. Their seconds are the bounds.
