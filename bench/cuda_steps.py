@@ -10,8 +10,8 @@ plan says of it, milliseconds of a step (of N one after the other, as in a train
 GPU; the least of three times), the same over eager mode's, milliseconds as they were predicted, the bound proven for
 every schedule over each op once, and seconds to capture, measure and plan. Rows of `--swap` may move values to host
 memory, too, and in rows of `--auto` parts are found for the budget beside that; those of `--split` run in so many parts of
-the samples and have no budget. Kernels are PyTorch's default
-ones, in f32 without TF32, but GPT-2's second entry, which is in bf16 by autocast.
+the samples and have no budget. Kernels are PyTorch's default ones, in f32 without TF32, but GPT-2's second entry, which
+is in bf16 by autocast.
 
 Exit code 1 if an allocation was not where the plan has it, or a peak is above the plan's by more than 8 MiB; 2 where there is no GPU.
 """

@@ -314,7 +314,7 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
     if (trials.best) {
       candidate = trials.of_best;
       candidate.starts.clear();  // of other ops
-    } else if (proposal.rewrites.empty() || !proposal.cuts.front().instead) {
+    } else if (!classes.empty() && (proposal.rewrites.empty() || !proposal.cuts.front().instead)) {
       candidate.labels.parts = std::min(kSplit.parts_beside_cuts, classes.front().least_extent);
     }  // else a freed class alone, which reaches what no part of the rows does
     candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it

@@ -145,19 +145,21 @@ class DestinationsPass {
     });
   }
 
-  // Nothing where no operand can be written.
+  // Nothing where no operand can be written, or where there is nothing to write.
   std::optional<Chain> links_of(OpId id, const plan::OpDesc& concat,
                                 const std::vector<int64_t>& inner) const {
     const auto* axis = std::get_if<int64_t>(&concat.attrs.find("axis")->second);
-    if (axis == nullptr || *axis < 0 || !concat.outputs[0].layout.blocked.empty())
+    const int64_t rest = product_of(inner);
+    if (axis == nullptr || *axis < 0 || !concat.outputs[0].layout.blocked.empty() || rest == 0 ||
+        plan::element_count(concat.outputs[0]) == 0)
       return std::nullopt;
     const auto a = static_cast<size_t>(*axis);
     Chain chain{.axis = *axis, .inner = inner, .whole = concat.outputs[0], .writers = {}};
     chain.whole.dims = split(chain.whole.dims, a, inner);
     int64_t begin = 0;
     for (size_t i = 0; i < concat.inputs.size(); ++i) {
-      const int64_t places = concat.inputs[i]->dims[a], size = places / product_of(inner);
-      if (places % product_of(inner) != 0) return std::nullopt;
+      const int64_t places = concat.inputs[i]->dims[a], size = places / rest;
+      if (places % rest != 0) return std::nullopt;
       if (size == 0 || size == chain.extent()) return std::nullopt;
       Writer writer{{}, old_.op(id).inputs[i], {}, begin, begin + size, 0};
       if (std::count(old_.op(id).inputs.begin(), old_.op(id).inputs.end(), writer.operand) == 1)

@@ -102,6 +102,18 @@ TEST(WrittenWholes, StayCopiesWhereNoOperandCanBeWritten) {
             0);
 }
 
+// Of no samples, and with an operand of none.
+TEST(WrittenWholes, OfNothingStayCopies) {
+  Net net;
+  const auto made = [&](ir::Dims dims) { return net.exp(net.given("x", std::move(dims))); };
+  net.graph().set_output(net.concat({made({4, 0}), made({4, 0})}, 0), true);
+  net.graph().set_output(net.concat({made({0, 3}), made({0, 5})}), true);
+  const ValueId none = net.op("Reshape", {made({2, 0, 3})}, {{"shape", ir::Dims{2, 0}}});
+  net.graph().set_output(net.concat({made({2, 6}), none}), true);
+  const DestinationsReport report = net.run();
+  EXPECT_EQ(report.chains, 0);
+}
+
 TEST(WrittenWholes, TakeLessTime) {
   Net net;
   two(net);

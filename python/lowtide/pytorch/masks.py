@@ -112,7 +112,7 @@ def _draw_bytes(program: Program, base: int, empty: Call, draw: Call, divide: Ca
 
 
 def _is_one_kernel(program: Program, call: Call) -> bool:
-    """A dropout by one kernel whose mask does not hang on where its operand lies: kernels of GPUs draw in another order where that
+    """A dropout by one kernel whose mask does not hang on where its operand lies: a kernel may draw in another order where that
     is not aligned, so the operand has to be all of a storage."""
     if call.target is not aten.native_dropout.default or not call.random or call.args[2] is False or not 0 < call.args[1] < 1:
         return False
