@@ -62,6 +62,7 @@ constexpr KindClass kKinds[] = {
     {"ReduceProdGrad", KernelClass::kReduction},
     {"MseLoss", KernelClass::kReduction},
     {"CrossEntropyMean", KernelClass::kReduction},
+    {"LabelCount", KernelClass::kReduction},
     {"LabelLogits", KernelClass::kGather},
     {"MaxPool", KernelClass::kPooling},
     {"MaxPoolGrad", KernelClass::kPooling},

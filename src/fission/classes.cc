@@ -1,15 +1,19 @@
 #include "fission/classes.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "fission/passes.h"
 #include "ops/op_table.h"
 
 namespace lowtide::fission {
 namespace {
+
+constexpr int64_t kFew = 64;  // what is whole beforehand has at most this part of a class's bytes
 
 bool overwrites(const ir::Graph& graph, ir::OpId id) {
   const auto& outputs = graph.op(id).outputs;
@@ -140,6 +144,55 @@ class Classes {
   std::map<std::pair<ir::ValueId, int>, std::vector<Walk>> walks_;  // by value and dimension
 };
 
+// A class without the ops whose results all parts wait for before the first of them can run, and
+// those that these are made of, where all of that is few bytes.
+class Beforehand {
+ public:
+  Beforehand(const ir::Graph& graph, const AxisClass& axis_class)
+      : graph_(graph), axis_class_(axis_class), bytes_(graph.op_count(), -1) {
+    for (const ClassAxis& axis : axis_class.axes) bytes_[axis.op] = axis.bytes;
+  }
+
+  Result<AxisClass> run() {
+    LT_ASSIGN(const Passes passes, passes_of(graph_, axis_class_));
+    std::set<ir::OpId> whole;
+    for (const ir::OpId awaited : passes.awaited)
+      if (!whole.contains(awaited)) add_if_few(awaited, whole);
+    AxisClass left;
+    left.least_extent = std::numeric_limits<int64_t>::max();
+    for (const ClassAxis& axis : axis_class_.axes) {
+      if (whole.contains(axis.op)) continue;
+      left.axes.push_back(axis);
+      left.bytes += axis.bytes;
+      left.least_extent = std::min(left.least_extent, axis.extent);
+    }
+    return left.axes.size() < 2 ? axis_class_ : left;
+  }
+
+ private:
+  void add_if_few(ir::OpId awaited, std::set<ir::OpId>& whole) {
+    const int64_t most = axis_class_.bytes / kFew;
+    std::set<ir::OpId> found = {awaited};
+    std::vector<ir::OpId> open = {awaited};
+    int64_t bytes = 0;
+    while (!open.empty()) {
+      const ir::OpId id = open.back();
+      open.pop_back();
+      bytes += std::max(bytes_[id], int64_t{0});
+      if (bytes > most) return;
+      for (const ir::ValueId input : graph_.op(id).inputs) {
+        const ir::OpId maker = input.valid() ? graph_.value(input).producer : ir::OpId::none();
+        if (maker.valid() && found.insert(maker).second) open.push_back(maker);
+      }
+    }
+    whole.merge(found);
+  }
+
+  const ir::Graph& graph_;
+  const AxisClass& axis_class_;
+  IdVector<ir::OpId, int64_t> bytes_;  // along the class; -1: not in it
+};
+
 }  // namespace
 
 bool walks_along(const ops::AxisUse& use) {
@@ -148,7 +201,12 @@ bool walks_along(const ops::AxisUse& use) {
 }
 
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph, AxisChoice choice) {
-  return Classes(graph, choice).run();
+  LT_ASSIGN(std::vector<AxisClass> classes, Classes(graph, choice).run());
+  if (choice == AxisChoice::kCoupledToo) return classes;
+  for (AxisClass& each : classes) {
+    LT_ASSIGN(each, Beforehand(graph, each).run());
+  }
+  return classes;
 }
 
 }  // namespace lowtide::fission

@@ -45,6 +45,7 @@ class PassFinder {
                                     [&](const auto& pair) { return pair.first == input; });
       const bool waits = in_class_[maker] && !passes_on && !adds;
       made_.of[id] = std::max(made_.of[id], made_.of[maker] + (waits ? 1 : 0));
+      if (waits) made_.awaited.insert(maker);
       if (waits) wait(id, is_view(maker) ? makers_behind(maker) : std::vector{maker});
       if (is_view(maker) || !in_class_[maker]) wait(id, made_.waits_for[maker]);
     }

@@ -223,6 +223,29 @@ TEST(Part, MeansAreWeighted) {
   EXPECT_EQ(slices(ignoring, "a0", 2, 4), "CrossEntropy: cannot be split along axis a0");
 }
 
+// With an operand that says what all rows divide by, parts add up as they are.
+TEST(Part, MeansWithAGivenDivisorAreSums) {
+  const ir::Attrs ignores = {{"axis", int64_t{1}}, {"ignore_index", int64_t{-1}}, {"scale", 0.5}};
+  ir::Attrs of_loss = ignores;
+  of_loss.erase("scale");
+  for (const ir::Attrs& attrs : {of_loss, ir::Attrs{{"axis", int64_t{1}}}}) {
+    const Example loss("CrossEntropy", attrs, "f32[8,5] i64[8] i64[]");
+    EXPECT_EQ(slices(loss, "a0", 2, 4), "0:[2,4) 0:[2,4) whole -> whole 0:[2,4)");
+    EXPECT_EQ(part_of(loss, "a0", 2, 4).scale, 1.0);
+    EXPECT_EQ(part_of(loss, "a0", 2, 4).merges[0], Merge::kSum);
+  }
+  const Example grad("CrossEntropyGrad", ignores, "f32[8,5] i64[8] f32[8] i64[]");
+  EXPECT_EQ(slices(grad, "a0", 2, 4), "0:[2,4) 0:[2,4) 0:[2,4) whole -> 0:[2,4)");
+  EXPECT_EQ(std::get<double>(part_of(grad, "a0", 2, 4).attrs.at("scale")), 0.5);
+  EXPECT_EQ(std::get<int64_t>(part_of(grad, "c", 2, 4).attrs.at("first_class")), 2);
+  const ir::Attrs classes = {{"classes", int64_t{9}}, {"ignore_index", int64_t{-1}}};
+  const Example mean("CrossEntropyMean", classes, "f32[8] f32[8] i64[8] i64[]");
+  EXPECT_EQ(slices(mean, "a0", 2, 4), "0:[2,4) 0:[2,4) 0:[2,4) whole -> whole");
+  EXPECT_EQ(part_of(mean, "a0", 2, 4).scale, 1.0);
+  const Example counting("LabelCount", classes, "i64[8]");
+  EXPECT_EQ(slices(counting, "a0", 2, 4), "LabelCount: cannot be split along axis a0");
+}
+
 // Classes: the log-sum-exp is one of parts, each label is among those of one part, and the gradient
 // is element by element. Labels count from the first class of all.
 TEST(Part, ClassesOfALossCountOn) {

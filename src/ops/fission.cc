@@ -223,12 +223,18 @@ class Splitter {
   Status weigh() {
     const bool summed = std::any_of(part_.outputs.begin(), part_.outputs.end(),
                                     [](const SliceOf& slice) { return slice.whole; });
-    if (!row_.mean || !summed) return {};
+    if (!row_.mean || !summed || has_divisor()) return {};
     LT_ASSIGN(part_.scale, fraction());
     return {};
   }
 
+  bool has_divisor() const {
+    const auto given = static_cast<size_t>(row_.divisor);
+    return row_.divisor >= 0 && given < instance_.inputs.size() && instance_.inputs[given];
+  }
+
   Status weigh_gradient() {
+    if (has_divisor()) return {};
     LT_ASSIGN(const double scale, real_attr(instance_, "scale", 1.0));
     LT_ASSIGN(const double weight, fraction());
     part_.attrs["scale"] = scale * weight;

@@ -150,6 +150,8 @@ void add_normalisations(std::vector<Case>& cases) {
   cases.push_back({"LabelLogits", axis, "f32[2,4] i64[2] f32[2]", "f32[2]", 2, 32, 8});
   cases.push_back(
       {"CrossEntropyMean", {{"classes", int64_t{9}}}, "f32[2] f32[2] i64[2]", "f32[]", 4, 32, 4});
+  cases.push_back({"LabelCount", {{"classes", int64_t{9}}}, "i64[2]", "i64[]", 2, 16, 8});
+  cases.push_back({"CrossEntropy", axis, "f32[2,4] i64[2] i64[]", "f32[] f32[2]", 32, 56, 12});
   cases.push_back({"MseLoss", {}, "f32[2,4] f32[2,4]", "f32[]", 24, 64, 4});
   cases.push_back({"MseLossGrad", {}, "f32[2,4] f32[2,4]", "f32[2,4]", 16, 64, 32});
 }

@@ -40,7 +40,10 @@ class PatternParser {
 
   Status items(PatternOperand& operand) {
     for (skip_blanks(); !at_end_of_side() && peek() != ','; skip_blanks()) {
-      if (take("()")) continue;
+      if (take("()")) {
+        if (take_now('?')) operand.optional = true;
+        continue;
+      }
       LT_ASSIGN(PatternItem item, this->item());
       operand.items.push_back(std::move(item));
       if (take_now('?')) operand.optional = true;

@@ -65,6 +65,9 @@ struct Row {
   int picked = -1;  // the input of which only as many elements are read as the result has
   bool broadcast = false;
   bool mean = false;  // what is summed over a reduction axis is a mean
+  // The optional input that says what a mean (and kMeanGradient) divides by: parts add up as they
+  // are. Without it they divide by what they have themselves.
+  int divisor = -1;
   Merge merge = Merge::kSum;
   ViewRule view = ViewRule::kNone;
   // With the attribute `view` (int, 0 or 1) the result is a view of input 0 with strides, where its

@@ -4,7 +4,7 @@
 // when they are complete. Of the loss likewise: its log-sum-exp is a ReduceLogSumExp, LabelLogits
 // are a sum over the classes, as each label is among those of one part, and CrossEntropyMean joins
 // the two. A label that may be ignored makes the mean's divisor depend on data, and so couples the
-// axes of the labels.
+// axes of the labels; unless an operand says what all rows divide by, which LabelCount finds.
 #include <fmt/format.h>
 
 #include <vector>
@@ -14,26 +14,32 @@
 namespace lowtide::ops {
 namespace {
 
+// Whether a mean over labels divides by how many of all rows count, and no operand says how many.
+bool counts_labels(const Instance& instance, size_t divisor) {
+  return has_attr(instance, "ignore_index") &&
+         (instance.inputs.size() <= divisor || !instance.inputs[divisor]);
+}
+
 Result<Signature> cross_entropy_axes(const Instance& instance) {
-  LT_ASSIGN(const KnownPattern pattern,
-            known_pattern(has_attr(instance, "ignore_index")
-                              ? "[a..@axis] [c] [b..], a.. b.. -> (), a.. b.."
-                              : "a..@axis [c] b.., a.. b.. -> (), a.. b.."));
+  LT_ASSIGN(
+      const KnownPattern pattern,
+      known_pattern(counts_labels(instance, 2) ? "[a..@axis] [c] [b..], a.. b.., ()? -> (), a.. b.."
+                                               : "a..@axis [c] b.., a.. b.., ()? -> (), a.. b.."));
   return expand(*pattern, instance, false);
 }
 
 Result<Signature> cross_entropy_grad_axes(const Instance& instance) {
   LT_ASSIGN(const KnownPattern pattern,
-            known_pattern(has_attr(instance, "ignore_index")
-                              ? "[a..@axis] c [b..], a.. b.., a.. b.. -> a.. c b.."
-                              : "a..@axis c b.., a.. b.., a.. b.. -> a.. c b.."));
+            known_pattern(counts_labels(instance, 3)
+                              ? "[a..@axis] c [b..], a.. b.., a.. b.., ()? -> a.. c b.."
+                              : "a..@axis c b.., a.. b.., a.. b.., ()? -> a.. c b.."));
   return expand(*pattern, instance, false);
 }
 
 Result<Signature> cross_entropy_mean_axes(const Instance& instance) {
   LT_ASSIGN(const KnownPattern pattern,
-            known_pattern(has_attr(instance, "ignore_index") ? "[a..], a.., a.. -> ()"
-                                                             : "a.., a.., a.. -> ()"));
+            known_pattern(counts_labels(instance, 3) ? "[a..], a.., a.., ()? -> ()"
+                                                     : "a.., a.., a.., ()? -> ()"));
   return expand(*pattern, instance, false);
 }
 
@@ -235,20 +241,22 @@ Status check_classes(const Instance& instance) {
 void add_losses(std::vector<Row>& rows) {
   rows.push_back({.kind = "CrossEntropy",
                   .compute = cross_entropy_axes,
-                  .types = "T l -> T T",
-                  .layouts = "x r -> r r",
+                  .types = "T l l -> T T",
+                  .layouts = "x r r -> r r",
                   .attrs = "axis:int ignore_index:int?",
                   .positions = "1:c",
                   .mean = true,
+                  .divisor = 2,
                   .flops = 4,
                   .traits = {.gradient = "CrossEntropy"}});
   rows.push_back({.kind = "CrossEntropyGrad",
                   .compute = cross_entropy_grad_axes,
-                  .types = "T l T -> T",
-                  .layouts = "x r r -> x",
+                  .types = "T l T l -> T",
+                  .layouts = "x r r r -> x",
                   .attrs = "axis:int ignore_index:int? scale:real? first_class:int? classes:int?",
                   .in_place = "0<-0",
                   .positions = "1:c",
+                  .divisor = 3,
                   .part = PartRule::kLossGradient,
                   .flops = 3,
                   .check = check_classes});
@@ -264,12 +272,22 @@ void add_losses(std::vector<Row>& rows) {
                   .check = check_classes});
   rows.push_back({.kind = "CrossEntropyMean",
                   .compute = cross_entropy_mean_axes,
-                  .types = "T T l -> T",
-                  .layouts = "r r r -> r",
+                  .types = "T T l l -> T",
+                  .layouts = "r r r r -> r",
                   .attrs = "ignore_index:int? classes:int",
                   .positions = "2:classes",
                   .mean = true,
+                  .divisor = 3,
                   .flops = 2,
+                  .check = check_classes});
+  // Of few bytes, and wanted by all parts of the rows before the first: never cut itself.
+  rows.push_back({.kind = "LabelCount",
+                  .axes = "[a..] -> ()",
+                  .types = "l -> l",
+                  .layouts = "r -> r",
+                  .attrs = "ignore_index:int? classes:int",
+                  .positions = "0:classes",
+                  .flops = 1,
                   .check = check_classes});
   rows.push_back({.kind = "MseLoss",
                   .axes = "a.., a.. -> ()",

@@ -10,6 +10,7 @@
 #include "fission/expand.h"
 #include "fission/part_order.h"
 #include "ops/op_table.h"
+#include "rewrite/label_counts.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -135,7 +136,8 @@ Result<fission::Cuts> cuts_of_losses(const ir::Graph& graph, int64_t& ops) {
 // Again until there is nothing to do: chunks of few samples may be of too many rows each.
 Result<ChunkedLossReport> loss_in_chunks(const ir::Graph& graph) {
   ChunkedLossReport report;
-  const ir::Graph* current = &graph;
+  LT_ASSIGN(const LabelCountsReport counted, count_labels_first(graph));
+  const ir::Graph* current = &counted.graph;
   while (true) {
     int64_t ops = 0;
     LT_ASSIGN(const fission::Cuts cuts, cuts_of_losses(*current, ops));

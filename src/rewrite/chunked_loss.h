@@ -15,8 +15,8 @@
 // region, as a rule the weights of the vocabulary: fewer would still set the peak, more make
 // products of few rows, which are slow. So a loss in chunks stays as it is, and so does one whose
 // logits are no larger than what they are made from. Each chunk's gradient needs its logits
-// alone, so no more is kept; sums round otherwise. A loss that leaves labels out (ignore_index)
-// divides by how many it counted in all rows, and stays whole.
+// alone, so no more is kept; sums round otherwise. Of a loss that leaves labels out (ignore_index)
+// those that count are counted first (label_counts.h).
 //
 // Tests: chunked_loss_test.cc, tests/rewrites_test.cc.
 #pragma once

@@ -31,8 +31,9 @@ Status take_apart(const ir::Graph& old, OpId id, int64_t classes, TakenApart& ma
   ir::Attrs attrs = {{"classes", classes}};
   if (const auto ignored = op.attrs.find("ignore_index"); ignored != op.attrs.end())
     attrs.insert(*ignored);
-  return made.add(id, "", "CrossEntropyMean", {made.now(log_sum_exp), made.last(), labels},
-                  std::move(attrs), {loss});
+  std::vector<ValueId> operands = {made.now(log_sum_exp), made.last(), labels};
+  if (op.inputs.size() > 2) operands.push_back(made.now(op.inputs[2]));  // how many labels count
+  return made.add(id, "", "CrossEntropyMean", std::move(operands), std::move(attrs), {loss});
 }
 
 }  // namespace

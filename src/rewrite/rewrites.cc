@@ -10,6 +10,7 @@
 #include "rewrite/batch_norm.h"
 #include "rewrite/chunked_loss.h"
 #include "rewrite/common_ops.h"
+#include "rewrite/label_counts.h"
 #include "rewrite/loss_classes.h"
 #include "rewrite/query_blocks.h"
 #include "rewrite/round_trips.h"
@@ -66,6 +67,12 @@ Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteConte
 
 Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(BatchNormReport report, norm_in_passes(graph));
+  if (report.ops == 0) return RewriteResult{};
+  return RewriteResult{std::move(report.graph), report.ops};
+}
+
+Result<RewriteResult> label_counts(const ir::Graph& graph, const RewriteContext&) {
+  LT_ASSIGN(LabelCountsReport report, count_labels_first(graph));
   if (report.ops == 0) return RewriteResult{};
   return RewriteResult{std::move(report.graph), report.ops};
 }
@@ -150,6 +157,12 @@ constexpr Rewrite kRewrites[] = {
      .effect = "batch norm's statistics are ops of their own, so that samples can be cut; runs by "
                "default with --split; more time, and sums may round otherwise",
      .run = batch_norm},
+    {.name = "count-labels-first",
+     .in_parts = true,
+     .on_step = true,
+     .effect = "how many labels are not ignored is counted by an op of its own, so that rows of a "
+               "loss can be cut; runs by default with --split; the same bits in one part",
+     .run = label_counts},
     {.name = "chunked-loss",
      .on_step = true,
      .effect = "logits that are larger than their weights, their loss and gradients in chunks of "

@@ -21,7 +21,7 @@
 // each other or whose numbers are free: equal ops wherever they stand (common_ops.h), products side
 // by side that share an operand (shared_operand.h), regions in as many chunks or blocks as sizes
 // ask for (chunked_loss.h, query_blocks.h), ops with several results (batch_norm.h,
-// loss_classes.h).
+// loss_classes.h, label_counts.h).
 //
 // Tests: rules_test.cc, slice_concat_test.cc, round_trips_test.cc.
 #pragma once

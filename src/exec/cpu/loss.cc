@@ -2,10 +2,12 @@
 // simd_rows.h) and its gradient is one pass that may overwrite them. Labels that are ignored or
 // outside the classes count for nothing. Lines (one per label) are summed in double in their order,
 // so the loss does not depend on the number of threads. Of a part of the classes only the labels
-// are another matter: they count from the first class of all.
+// are another matter: they count from the first class of all. Of a part of the rows an operand says
+// how many count in all.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "exec/cpu/build.h"
 #include "exec/cpu/nest.h"
@@ -17,18 +19,36 @@ namespace {
 
 constexpr int64_t kNoIndex = -100;  // PyTorch's default
 
+// Which labels count.
+struct Counted {
+  int64_t ignore = kNoIndex;
+  int64_t classes = 0;  // in all
+
+  bool operator()(int64_t label) const { return label != ignore && label >= 0 && label < classes; }
+  int64_t among(const void* labels, int64_t lines) const {
+    const int64_t* all = static_cast<const int64_t*>(labels);
+    return std::count_if(all, all + lines, *this);
+  }
+};
+
+// What the operand says, where there is one.
+std::optional<int64_t> given_count(const KernelArgs& args, size_t operand) {
+  if (args.inputs.size() <= operand || args.inputs[operand] == nullptr) return std::nullopt;
+  return *static_cast<const int64_t*>(args.inputs[operand]);
+}
+
 // Logits as [outer, classes, inner] in the order of memory; line = outer index * inner + inner
 // index.
 struct Lines {
   AxisView view;
-  int64_t ignore = kNoIndex;
-  int64_t first_class = 0, classes = 0;  // of which view.extent are here, from the first one on
+  Counted counts;           // among all classes,
+  int64_t first_class = 0;  // of which view.extent are here, from this one on
 
   int64_t count() const { return view.outer * view.inner; }
   // The class of a line, or -1 when it counts for nothing.
   int64_t label(const void* labels, int64_t line) const {
     const int64_t c = static_cast<const int64_t*>(labels)[line];
-    return c == ignore || c < 0 || c >= classes ? -1 : c;
+    return counts(c) ? c : -1;
   }
   // Where that is here; -1: elsewhere.
   int64_t place(int64_t label) const {
@@ -50,8 +70,9 @@ Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
   if (!same_order(rest, labels) || !same_order(rest, lse))
     return unsupported(op, "labels must lie in the order of the logits without their classes");
   const AxisView view = axis_view(logits, static_cast<size_t>(axis));
-  return Lines{view, int_attr(op, "ignore_index", kNoIndex), int_attr(op, "first_class", 0),
-               int_attr(op, "classes", view.extent)};
+  const Counted counts{int_attr(op, "ignore_index", kNoIndex),
+                       int_attr(op, "classes", view.extent)};
+  return Lines{view, counts, int_attr(op, "first_class", 0)};
 }
 
 template <class T>
@@ -80,7 +101,7 @@ void log_sum_exp(const Lines& lines, const T* x, T* lse) {
 
 template <class T>
 Result<Built> build_cross_entropy(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 2, 2, 2));
+  LT_RETURN_IF_ERROR(check_counts(op, 2, 3, 2));
   LT_ASSIGN(const Lines lines, lines_of(op, op.outputs[1]));
   Built built;
   built.run = [=](const KernelArgs& args) {
@@ -96,7 +117,8 @@ Result<Built> build_cross_entropy(const OpDesc& op) {
                static_cast<double>(x[lines.first(line) + c * lines.view.inner]);
       ++counted;
     }
-    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(counted));
+    const int64_t divisor = given_count(args, 2).value_or(counted);
+    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(divisor));
   };
   return built;
 }
@@ -139,7 +161,7 @@ void grad_columns(const Lines& lines, const T* x, const void* labels, const T* l
 
 template <class T>
 Result<Built> build_cross_entropy_grad(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
+  LT_RETURN_IF_ERROR(check_counts(op, 3, 4, 1));
   LT_ASSIGN(const Lines lines, lines_of(op, *op.inputs[2]));
   if (!same_order(*op.inputs[0], op.outputs[0]))
     return unsupported(op, "the gradient must lie as the logits do");
@@ -149,9 +171,8 @@ Result<Built> build_cross_entropy_grad(const OpDesc& op) {
     const T* x = static_cast<const T*>(args.inputs[0]);
     const T* lse = static_cast<const T*>(args.inputs[2]);
     T* dx = static_cast<T*>(args.outputs[0]);
-    int64_t counted = 0;
-    for (int64_t line = 0; line < lines.count(); ++line)
-      counted += lines.label(args.inputs[1], line) >= 0 ? 1 : 0;
+    const std::optional<int64_t> given = given_count(args, 3);
+    const int64_t counted = given ? *given : lines.counts.among(args.inputs[1], lines.count());
     const T weight = static_cast<T>(scale / static_cast<double>(std::max<int64_t>(counted, 1)));
     (lines.view.inner == 1 ? grad_rows<T> : grad_columns<T>)(lines, x, args.inputs[1], lse, weight,
                                                              dx);
@@ -178,13 +199,12 @@ Result<Built> build_label_logits(const OpDesc& op) {
 
 template <class T>
 Result<Built> build_cross_entropy_mean(const OpDesc& op) {
-  LT_RETURN_IF_ERROR(check_counts(op, 3, 3, 1));
+  LT_RETURN_IF_ERROR(check_counts(op, 3, 4, 1));
   for (const size_t other : {size_t{1}, size_t{2}})
     if (!same_order(*op.inputs[0], *op.inputs[other]))
       return unsupported(op, "operands in different layouts");
   const int64_t count = plan::element_count(*op.inputs[0]);
-  const int64_t ignore = int_attr(op, "ignore_index", kNoIndex),
-                classes = int_attr(op, "classes", 0);
+  const Counted counts{int_attr(op, "ignore_index", kNoIndex), int_attr(op, "classes", 0)};
   Built built;
   built.run = [=](const KernelArgs& args) {
     const T* lse = static_cast<const T*>(args.inputs[0]);
@@ -193,11 +213,23 @@ Result<Built> build_cross_entropy_mean(const OpDesc& op) {
     double total = 0;
     int64_t counted = 0;
     for (int64_t line = 0; line < count; ++line) {
-      if (labels[line] == ignore || labels[line] < 0 || labels[line] >= classes) continue;
+      if (!counts(labels[line])) continue;
       total += static_cast<double>(lse[line]) - static_cast<double>(logits[line]);
       ++counted;
     }
-    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(counted));
+    const int64_t divisor = given_count(args, 3).value_or(counted);
+    *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(divisor));
+  };
+  return built;
+}
+
+Result<Built> build_label_count(const OpDesc& op) {
+  LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
+  const int64_t lines = plan::element_count(*op.inputs[0]);
+  const Counted counts{int_attr(op, "ignore_index", kNoIndex), int_attr(op, "classes", 0)};
+  Built built;
+  built.run = [=](const KernelArgs& args) {
+    *static_cast<int64_t*>(args.outputs[0]) = counts.among(args.inputs[0], lines);
   };
   return built;
 }
@@ -230,14 +262,15 @@ Result<Built> build_mse(const OpDesc& op) {
 }
 
 constexpr Entry kLossEntries[] = {
-    {"CrossEntropy", "T i64 -> T T", "f32 f64",
+    {"CrossEntropy", "T i64 i64 -> T T", "f32 f64",
      by_width<build_cross_entropy<float>, build_cross_entropy<double>>},
-    {"CrossEntropyGrad", "T i64 T -> T", "f32 f64",
+    {"CrossEntropyGrad", "T i64 T i64 -> T", "f32 f64",
      by_width<build_cross_entropy_grad<float>, build_cross_entropy_grad<double>>},
     {"LabelLogits", "T i64 -> T", "f32 f64",
      by_width<build_label_logits<float>, build_label_logits<double>>, nullptr, false, "0"},
-    {"CrossEntropyMean", "T T i64 -> T", "f32 f64",
+    {"CrossEntropyMean", "T T i64 i64 -> T", "f32 f64",
      by_width<build_cross_entropy_mean<float>, build_cross_entropy_mean<double>>},
+    {"LabelCount", "i64 -> i64", "i64", build_label_count},
     {"MseLoss", "T T -> T", "f32 f64", by_width<build_mse<float>, build_mse<double>>},
 };
 

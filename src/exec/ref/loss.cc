@@ -1,9 +1,11 @@
 // Losses: means over what counts, and their gradients. Labels equal to ignore_index (default -100)
 // count for nothing; a label outside the classes is treated the same way, so that bad data cannot
 // read past the logits. Of a part of the classes (first_class, classes) all labels count that would
-// for the whole; those of other parts are not among its own.
+// for the whole; those of other parts are not among its own. Of a part of the rows an operand says
+// how many count in all rows.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "exec/ref/kernels.h"
 
@@ -11,6 +13,24 @@ namespace lowtide::ref {
 namespace {
 
 constexpr int64_t kIgnored = -100;
+
+// Whether a label counts.
+bool counts(int64_t label, int64_t ignore, int64_t classes) {
+  return label != ignore && label >= 0 && label < classes;
+}
+
+int64_t count_of(const Tensor& labels, int64_t ignore, int64_t classes) {
+  int64_t n = 0;
+  for (int64_t line = 0; line < labels.count(); ++line)
+    n += counts(int_at(labels, line), ignore, classes);
+  return n;
+}
+
+// What the operand says, where there is one.
+std::optional<int64_t> given_count(const Call& call, size_t operand) {
+  if (call.input(operand) == nullptr) return std::nullopt;
+  return int_at(*call.input(operand), 0);
+}
 
 struct Labels {
   const Tensor& labels;
@@ -24,16 +44,10 @@ struct Labels {
         first(call.attrs.integer("first_class", 0)),
         classes(call.attrs.integer("classes", split.axis)) {}
   int64_t label(int64_t line) const { return int_at(labels, line); }
-  bool counts(int64_t line) const {
-    return label(line) != ignore && label(line) >= 0 && label(line) < classes;
-  }
+  bool counts(int64_t line) const { return ref::counts(label(line), ignore, classes); }
   // The place of the label among the classes that are here; elsewhere: outside of them.
   int64_t place(int64_t line) const { return label(line) < first ? -1 : label(line) - first; }
-  int64_t count() const {
-    int64_t n = 0;
-    for (int64_t line = 0; line < labels.count(); ++line) n += counts(line);
-    return n;
-  }
+  int64_t count() const { return count_of(labels, ignore, classes); }
   // Element of class a on a line; lines are numbered as the labels are.
   int64_t at(int64_t line, int64_t a) const {
     return split.at(line / split.inner, a, line % split.inner);
@@ -56,7 +70,8 @@ struct CrossEntropyKernel {
       set<T>(call.out[1], line, lse);
       if (labels.counts(line)) total += lse - get<T>(x, labels.at(line, labels.label(line)));
     }
-    set<T>(call.out[0], 0, total / static_cast<T>(labels.count()));
+    const int64_t count = given_count(call, 2).value_or(labels.count());
+    set<T>(call.out[0], 0, total / static_cast<T>(count));
   }
 };
 
@@ -65,7 +80,8 @@ struct CrossEntropyGradKernel {
   static void run(Call& call) {
     const Tensor &x = *call.in[0], &lse = *call.in[2];
     const Labels labels(call);
-    const T scale = static_cast<T>(call.attrs.real("scale", 1)) / static_cast<T>(labels.count());
+    const int64_t count = given_count(call, 3).value_or(labels.count());
+    const T scale = static_cast<T>(call.attrs.real("scale", 1)) / static_cast<T>(count);
     for (int64_t line = 0; line < labels.labels.count(); ++line) {
       if (!labels.counts(line)) continue;
       for (int64_t a = 0; a < labels.split.axis; ++a) {
@@ -94,15 +110,21 @@ struct CrossEntropyMeanKernel {
   static void run(Call& call) {
     const Tensor &lse = *call.in[0], &logits = *call.in[1], &labels = *call.in[2];
     const int64_t ignore = call.attrs.integer("ignore_index", kIgnored);
+    const int64_t classes = call.attrs.integer("classes");
     T total = 0;
-    int64_t counted = 0;
-    for (int64_t line = 0; line < labels.count(); ++line) {
-      const int64_t label = int_at(labels, line);
-      if (label == ignore || label < 0 || label >= call.attrs.integer("classes")) continue;
-      total += get<T>(lse, line) - get<T>(logits, line);
-      ++counted;
-    }
-    set<T>(call.out[0], 0, total / static_cast<T>(counted));
+    for (int64_t line = 0; line < labels.count(); ++line)
+      if (counts(int_at(labels, line), ignore, classes))
+        total += get<T>(lse, line) - get<T>(logits, line);
+    const int64_t count = given_count(call, 3).value_or(count_of(labels, ignore, classes));
+    set<T>(call.out[0], 0, total / static_cast<T>(count));
+  }
+};
+
+struct LabelCountKernel {
+  template <class T>
+  static void run(Call& call) {
+    const int64_t ignore = call.attrs.integer("ignore_index", kIgnored);
+    set_int(call.out[0], 0, count_of(*call.in[0], ignore, call.attrs.integer("classes")));
   }
 };
 
@@ -136,6 +158,7 @@ void add_loss(KernelTable& table) {
   table["CrossEntropyGrad"] = kernel<CrossEntropyGradKernel>();
   table["LabelLogits"] = kernel<LabelLogitsKernel>();
   table["CrossEntropyMean"] = kernel<CrossEntropyMeanKernel>();
+  table["LabelCount"] = kernel<LabelCountKernel>();
   table["MseLoss"] = kernel<MseKernel>();
   table["MseLossGrad"] = kernel<MseGradKernel>();
 }

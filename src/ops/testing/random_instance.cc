@@ -205,12 +205,12 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
   }
   if (row.kind == "CrossEntropy" || row.kind == "CrossEntropyGrad") {
     if (chance(rng, 4)) made.attrs["ignore_index"] = int64_t{0};
-    return row.kind == "CrossEntropy" ? "a..@axis [c] b.., a.. b.. -> (), a.. b.."
-                                      : "a..@axis [c] b.., a.. b.., a.. b.. -> a.. [c] b..";
+    return row.kind == "CrossEntropy" ? "a..@axis [c] b.., a.. b.., ()? -> (), a.. b.."
+                                      : "a..@axis [c] b.., a.. b.., a.. b.., ()? -> a.. [c] b..";
   }
   if (row.kind == "CrossEntropyMean") {
     if (chance(rng, 4)) made.attrs["ignore_index"] = int64_t{0};
-    return "a.., a.., a.. -> ()";
+    return "a.., a.., a.., ()? -> ()";
   }
   if (row.kind == "ReverseSequence") {
     const bool time_first = chance(rng, 2);
@@ -401,6 +401,9 @@ bool is_positive(std::string_view kind, size_t input) {
                                        {"Mod", 0},
                                        {"Mod", 1},
                                        {"AdamWUpdate", 3},
+                                       {"CrossEntropy", 2},
+                                       {"CrossEntropyGrad", 3},
+                                       {"CrossEntropyMean", 3},
                                        {"BatchNormGrad", 4},
                                        {"BatchNormGradSums", 3},
                                        {"BatchNormGradData", 4},
@@ -446,6 +449,7 @@ InputValues give_type(Type& operand, std::string_view word, DType shared, bool p
       return {.kind = Kind::kBool};
     case 'l':
       operand.dtype = DType::kI64;
+      if (positive) return values_of(DType::kI64, true);
       return {.kind = Kind::kInteger, .low = 0, .high = limit};
     case 'i':
       operand.dtype = chance(rng, 2) ? DType::kI64 : DType::kI32;
