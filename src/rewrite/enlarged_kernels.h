@@ -13,14 +13,14 @@
 // with it, the result has the size that all have. Groups are left alone.
 //
 // A padded kernel is multiplied whole: a 1x1 as a 3x3 has nine times the operations. So it is only
-// done where the predicted seconds of all ops that come are less than of those that go, where
-// convolutions with equal kernels and attributes are as fast as joined by themselves
-// (shared_operand.h), if that is faster. The sets are runs of the kernels that there are, ordered by
-// their number of taps; of those that are worth it, the one that gains most is taken, then the next.
-// What the backward pass gains or loses is not counted, and nothing is promised of memory.
+// done where the predicted seconds of all ops that come are less than of those that go, of which
+// those with equal kernels and attributes count as joined by themselves (shared_operand.h), where
+// that is faster. The sets are runs of the kernels that there are, ordered by their number of taps;
+// of those that are worth it, the one that gains most is taken, then the next. What the backward
+// pass gains or loses is not counted, and nothing is promised of memory.
 //
 // Sums have more terms, all of them zeros: a kernel may round another shape otherwise. And zero
-// times an infinity is no number: what others read of an input that is not finite comes through.
+// times an infinity is no number, so an input that is not finite may come through where it did not.
 #pragma once
 
 #include "base/result.h"
