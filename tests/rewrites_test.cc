@@ -1,9 +1,9 @@
 // Every rewrite of the list, on random networks that give it something to do: twins of ops, sums
-// and products, values cut and joined, products that share an operand. What a network computes is
-// judged by the reference executor in f64 before and after, and so are the gradients of a training
-// step that is made from what the rewrite made, or that it rewrites. Those that run by default keep
-// every bit, and never raise the least peak of all orders: neither of what they rewrite nor of the
-// step that is made from it.
+// and products, values cut and joined, products and convolutions that share an operand. What a
+// network computes is judged by the reference executor in f64 before and after, and so are the
+// gradients of a training step that is made from what the rewrite made, or that it rewrites. Those
+// that run by default keep every bit, and never raise the least peak of all orders: neither of what
+// they rewrite nor of the step that is made from it.
 #include "rewrite/rewrites.h"
 
 #include <gtest/gtest.h>
