@@ -1,9 +1,9 @@
 // Every rewrite of the list, on random networks that give it something to do: twins of ops, sums
-// and products, values cut and joined, products that share an operand. What a network computes is
-// judged by the reference executor in f64 before and after, and so are the gradients of a training
-// step that is made from what the rewrite made, or that it rewrites. Those that run by default keep
-// every bit, and never raise the least peak of all orders: neither of what they rewrite nor of the
-// step that is made from it.
+// and products, values cut and joined, products and convolutions that share an operand. What a
+// network computes is judged by the reference executor in f64 before and after, and so are the
+// gradients of a training step that is made from what the rewrite made, or that it rewrites. Those
+// that run by default keep every bit, and never raise the least peak of all orders: neither of what
+// they rewrite nor of the step that is made from it.
 #include "rewrite/rewrites.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class Network : public GraphWriter {
  public:
   // What some rewrites need, beside the other ops.
   struct Kinds {
-    int norms = 0, attentions = 0, losses = 0, trips = 0;
+    int norms = 0, attentions = 0, losses = 0, trips = 0, branches = 0;
   };
 
   Network(uint64_t seed, int ops) : Network(seed, ops, Kinds{}) {}
@@ -50,6 +50,7 @@ class Network : public GraphWriter {
       if (i < kinds.attentions) attend();
       if (i < kinds.losses) classify();
       if (i < kinds.trips) go_and_come_back();
+      if (i < kinds.branches) branch();
       grow();
     }
     for (ValueId v : graph_.values())
@@ -159,6 +160,29 @@ class Network : public GraphWriter {
         keep(op("Mul", {x, cast(read_by_others(mask), "f32")}));
       }
     }
+  }
+  // Convolutions of an image with kernels of several sizes, results as large as it is.
+  void branch() {
+    const ValueId x = any();
+    const ir::Dims rows = graph_.value(x).dims;
+    const auto shaped = [&](ValueId v, ir::Dims dims) {
+      return op("Reshape", {v}, {{"shape", std::move(dims)}});
+    };
+    const ValueId image = shaped(x, {1, 1, rows[0], rows[1]});
+    std::vector<ValueId> made;
+    for (uint64_t i = rng_.below(2) + 2; i-- > 0;) {
+      const int64_t height = 2 * rng_.between(0, 1) + 1, width = 2 * rng_.between(0, 1) + 1;
+      const int64_t channels = rng_.between(1, 2);
+      const ir::Dims half = {(height - 1) / 2, (width - 1) / 2};
+      made.push_back(
+          op("Conv",
+             {image, given("w", {channels, 1, height, width}, Category::kParameter),
+              rng_.below(4) == 0 ? given("b", {channels}, Category::kParameter) : ValueId()},
+             {{"pads", ir::Dims{half[0], half[1], half[0], half[1]}}}));
+    }
+    if (rng_.below(2) == 0) made = {op("Concat", made, {{"axis", int64_t{1}}})};
+    for (ValueId v : made)
+      keep(op("Tanh", {shaped(v, {graph_.value(v).dims[1] * rows[0], rows[1]})}));
   }
   void twin() {
     std::vector<ir::OpId> ops(graph_.ops().begin(), graph_.ops().end());
@@ -335,7 +359,7 @@ rewrite::RewriteContext context_for(const Rewrite& rewrite) {
   context.query_blocks = 3;
   const bool by_element = rewrite.name == "part-products";
   context.seconds = [by_element](const plan::OpDesc& op) -> Result<double> {
-    if (op.kind != "MatMul") return 1e-6;
+    if (op.kind != "MatMul" && op.kind != "Conv") return 1e-6;
     return by_element ? 1e-4 * static_cast<double>(plan::element_count(op.outputs[0])) : 1e-3;
   };
   return context;
@@ -358,7 +382,8 @@ Network::Kinds kinds_for(const Rewrite& rewrite) {
   return {.norms = rewrite.in_parts ? 2 : 0,
           .attentions = rewrite.in_blocks ? 2 : 0,
           .losses = rewrite.name.find("loss") != std::string_view::npos ? 2 : 0,
-          .trips = rewrite.name == "round-trips" ? 3 : 0};
+          .trips = rewrite.name == "round-trips" ? 3 : 0,
+          .branches = rewrite.name == "enlarge-kernels" ? 3 : 0};
 }
 
 class EveryRewrite : public testing::TestWithParam<size_t> {

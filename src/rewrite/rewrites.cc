@@ -10,6 +10,7 @@
 #include "rewrite/batch_norm.h"
 #include "rewrite/chunked_loss.h"
 #include "rewrite/common_ops.h"
+#include "rewrite/enlarged_kernels.h"
 #include "rewrite/label_counts.h"
 #include "rewrite/loss_classes.h"
 #include "rewrite/query_blocks.h"
@@ -65,6 +66,11 @@ Result<RewriteResult> parted_products(const ir::Graph& graph, const RewriteConte
   return RewriteResult{std::move(report.graph), report.products};
 }
 
+Result<RewriteResult> enlarged_kernels(const ir::Graph& graph, const RewriteContext& context) {
+  LT_ASSIGN(SharedOperandReport report, enlarge_kernels(graph, context.seconds));
+  return RewriteResult{std::move(report.graph), report.products};
+}
+
 Result<RewriteResult> batch_norm(const ir::Graph& graph, const RewriteContext&) {
   LT_ASSIGN(BatchNormReport report, norm_in_passes(graph));
   if (report.ops == 0) return RewriteResult{};
@@ -102,6 +108,12 @@ constexpr Rewrite kRewrites[] = {
      .effect = "products that share an operand are one, where that is predicted to be faster; "
                "maybe more memory",
      .run = joined_products},
+    {.name = "enlarge-kernels",
+     .on_forward = true,
+     .on_step = true,
+     .effect = "convolutions of one input whose kernels differ in size are one, of kernels padded "
+               "with zeros, where that is predicted to be faster; maybe more memory",
+     .run = enlarged_kernels},
     {.name = "part-products",
      .on_forward = true,
      .on_step = true,

@@ -17,22 +17,11 @@
 // stays out. Sums are taken in the same order, but a kernel may round another shape otherwise.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-
 #include "base/result.h"
 #include "ir/graph.h"
-#include "plan/op_desc.h"
+#include "rewrite/product_edit.h"
 
 namespace lowtide::rewrite {
-
-// Of one run of an op that computes something.
-using OpSeconds = std::function<Result<double>(const plan::OpDesc&)>;
-
-struct SharedOperandReport {
-  ir::Graph graph;
-  int64_t products = 0;  // that gave way
-};
 
 // All dims must be constant. A graph with wholes (Join) is given back as it was. Error: kInput, and
 // those of `seconds`.

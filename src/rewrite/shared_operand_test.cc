@@ -101,6 +101,7 @@ TEST(SharedOperand, MergeMatmulRule1) {
   EXPECT_EQ(ops_called(joined(w.graph(), 2), "MatMul"), 1);
 }
 
+// Of kernels that differ in size: enlarged_kernels_test.cc.
 TEST(SharedOperand, MergeConv2dRule) {
   Sharing w;
   const ValueId x = w.given("x", {2, 3, 5, 5});
