@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +20,6 @@
 #include "fission/part_order.h"
 #include "fission/passes.h"
 #include "fission/rules.h"
-#include "ir/id_order.h"
 #include "ops/op_table.h"
 #include "pipeline/optimize.h"
 #include "rewrite/loss_classes.h"
@@ -31,6 +29,7 @@
 #include "support/quick_plans.h"
 #include "support/run_against_reference.h"
 #include "support/small_steps.h"
+#include "support/wrong_parts.h"
 #include "verify/parts.h"
 
 namespace lowtide::vocabulary_parts_test {
@@ -236,36 +235,6 @@ TEST(VocabularyInParts, WithinSamplesEqualsTheStep) {
   }
   std::printf("%d ops along both\n", nested);
   EXPECT_GT(nested, 30);
-}
-
-// The graph again with one op changed: `change` gets its operands and attributes, and says whether
-// its first operand stands for it.
-template <class Change>
-std::optional<ir::Graph> changed(const ir::Graph& graph, OpId wrong, const Change& change) {
-  ir::Rewritten made(graph);
-  for (const ir::GraphItem& item : ir::in_id_order(graph)) {
-    if (item.given.valid()) {
-      made.give(item.given, graph.value(item.given));
-      continue;
-    }
-    const ir::Op& op = graph.op(item.op);
-    std::vector<ValueId> inputs = made.now(op.inputs);
-    ir::Attrs attrs = op.attrs;
-    if (item.op == wrong && change(inputs, attrs)) {
-      made.value[op.outputs[0]] = inputs[0];
-      continue;
-    }
-    if (!ops::append_again(made, graph, item.op, std::move(inputs), std::move(attrs)))
-      return std::nullopt;
-  }
-  return std::move(made.graph);
-}
-
-bool is_known(const std::optional<ir::Graph>& parts, const ir::Graph& step) {
-  EXPECT_TRUE(parts.has_value());
-  const auto plan = pipeline::optimize(*parts, quick(nullptr));
-  EXPECT_TRUE(plan.has_value()) << plan.error().message;
-  return verify::verify_parts(plan->plan, step).ok();
 }
 
 TEST(VocabularyInParts, ALostShareIsFound) {

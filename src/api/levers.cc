@@ -204,8 +204,11 @@ class MissingLevers {
         more.order = {};
         more.schedule.remat.reorder = more.sums = true;
       });
-    if (!options_.rewrites.without.empty() && rewrites_need_less())
-      offer("rewrite", [](auto& more) { more.rewrites.without.clear(); });
+    if (const auto better = better_rewrites())
+      offer(better->with == options_.rewrites.with
+                ? std::string("rewrite")
+                : fmt::format("rewrite (--rewrite {})", better->with.back()),
+            [&](auto& more) { more.rewrites = *better; });
     if (options_.slow_tiers.empty() && !options_.device.slow_tiers.empty())
       offer("swap", [](auto& more) { more.slow_tiers = {first_tier(more.device)}; });
     if (found_.size() > 1 && !would_do_) offer_all();
@@ -214,7 +217,7 @@ class MissingLevers {
 
  private:
   template <class Time>
-  void tell(const char* lever, const Result<int64_t>& least, Time&& time) {
+  void tell(std::string_view lever, const Result<int64_t>& least, Time&& time) {
     if (!least) return;
     const bool would_do = *least <= budget_;
     would_do_ |= would_do;
@@ -224,7 +227,7 @@ class MissingLevers {
   }
 
   template <class Allow>
-  void offer(const char* lever, const Allow& allow) {
+  void offer(std::string_view lever, const Allow& allow) {
     pipeline::OptimizeOptions more = options_;
     allow(more);
     allow(all_);
@@ -238,12 +241,29 @@ class MissingLevers {
     tell("all of them", least, [] { return std::string(); });
   }
 
-  bool rewrites_need_less() const {
+  // Those that run by default, or with one that runs only where it is asked for, whichever needs
+  // the least; nothing where the step needs no more as it is.
+  std::optional<rewrite::RewriteChoice> better_rewrites() const {
+    const Result<int64_t> now = pipeline::least_bytes(forward_, options_);
+    if (!now) return std::nullopt;
     pipeline::OptimizeOptions more = options_;
     more.rewrites.without.clear();
-    const Result<int64_t> least = pipeline::least_bytes(forward_, more);
-    const Result<int64_t> now = pipeline::least_bytes(forward_, options_);
-    return least && now && *least < *now;
+    std::vector<rewrite::RewriteChoice> choices = {more.rewrites};
+    for (const std::string& name :
+         pipeline::promising_rewrites(forward_, more).value_or(std::vector<std::string>())) {
+      choices.push_back(more.rewrites);
+      choices.back().with.push_back(name);
+    }
+    int64_t fewest = *now;
+    std::optional<rewrite::RewriteChoice> best;
+    for (const rewrite::RewriteChoice& choice : choices) {
+      more.rewrites = choice;
+      const Result<int64_t> least = pipeline::least_bytes(forward_, more);
+      if (!least || *least >= fewest) continue;
+      fewest = *least;
+      best = choice;
+    }
+    return best;
   }
 
   const ir::Graph& forward_;

@@ -1,6 +1,9 @@
 // Rules of normalisations, softmax and losses.
 #include <fmt/core.h>
 
+#include <utility>
+#include <vector>
+
 #include "autodiff/rule.h"
 
 namespace lowtide::autodiff {
@@ -100,7 +103,9 @@ Status cross_entropy_rule(RuleContext& c) {
   if (c.has_dy(1))
     return error(ErrorCode::kInput,
                  fmt::format("{}: the loss depends on its log-sum-exp", c.what()));
-  return give_scaled(c, "CrossEntropyGrad", {c.input(0), c.input(1), c.output(1)}, c.attrs());
+  std::vector<ValueId> inputs = {c.input(0), c.input(1), c.output(1)};
+  if (c.has_input(2)) inputs.push_back(c.input(2));  // how many labels count
+  return give_scaled(c, "CrossEntropyGrad", std::move(inputs), c.attrs());
 }
 
 Status mse_rule(RuleContext& c) {

@@ -4,11 +4,12 @@
 // When one is proposed. Labels walk rows, as a rule. A chunk of rows of logits is made, used and
 // gone; a part of the classes of all rows waits, or is made again, until the log-sum-exp of all
 // parts is complete (docs/results.md, "A vocabulary in parts"). So where labels reach the same
-// large values, nothing is proposed. They do not where labels of the loss may be ignored: loss and
-// gradient divide by how many count in all rows, which couples the rows. Then an op that the
-// rewrite makes reads a large value, and either the labels' class does not walk a large value of
-// the freed class, or the freed axis lies in the labels' class, which the loss as one op broke off.
-// In the latter case the rewrite is a move without a cut: labels cut what it frees.
+// large values, nothing is proposed. They do not where labels of the loss may be ignored and are
+// not counted first (rewrite/label_counts.h, for who refuses that): loss and gradient divide by how
+// many count in all rows, which couples the rows. Then an op that the rewrite makes reads a large
+// value, and either the labels' class does not walk a large value of the freed class, or the freed
+// axis lies in the labels' class, which the loss as one op broke off. In the latter case the
+// rewrite is a move without a cut: labels cut what it frees.
 //
 // Tests: freed_cuts_test.cc, tests/label_moves_test.cc.
 #pragma once

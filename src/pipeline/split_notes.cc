@@ -1,6 +1,7 @@
 #include "pipeline/split_notes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -13,14 +14,18 @@ namespace {
 
 constexpr double kLittle = 0.5;  // of the bytes: a class with less is worth a word
 
-// "; leave the rewrite batch-norm-in-two-passes on", of rewrites that are there for splits.
-std::string switched_off(const OptimizeOptions& options) {
+// "; leave the rewrite batch-norm-in-two-passes on", of rewrites that are there for splits and would
+// change the step.
+std::string switched_off(const ir::Graph& step, const OptimizeOptions& options) {
+  std::vector<std::string> names;
   for (const rewrite::Rewrite& one : rewrite::rewrites()) {
     const auto& without = options.rewrites.without;
-    if (one.in_parts && std::find(without.begin(), without.end(), one.name) != without.end())
-      return fmt::format("; leave the rewrite {} on", one.name);
+    if (!one.in_parts || std::find(without.begin(), without.end(), one.name) == without.end())
+      continue;
+    const auto made = rewrite::run(one, rewrite::RewriteStage::kStep, step, {});
+    if (made && made->ops > 0) names.emplace_back(one.name);
   }
-  return {};
+  return names.empty() ? "" : fmt::format("; leave the rewrite {} on", fmt::join(names, " and "));
 }
 
 // "op 'bn1' (BatchNormTrain) needs all of 'n' at once"
@@ -51,7 +56,7 @@ Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
                   "largest class "
                   "of axes; {}{}",
                   classes.front().axes.size(), step.op_count(), 100 * share,
-                  what_couples(step, unbroken.ends), switched_off(options)));
+                  what_couples(step, unbroken.ends), switched_off(step, options)));
   return notes;
 }
 
@@ -65,7 +70,7 @@ Status check_parts(const ir::Graph& step, const std::vector<fission::AxisClass>&
         fmt::format("--split: {} parts are asked for, but no two ops walk one dimension "
                     "that can be cut, so at most 1 is there{}{}",
                     parts, unbroken.ends.empty() ? "" : ": " + what_couples(step, unbroken.ends),
-                    switched_off(options)));
+                    switched_off(step, options)));
   }
   const std::vector<fission::ClassAxis>& axes = classes.front().axes;
   const auto least = std::min_element(

@@ -150,6 +150,21 @@ def test_rewrites_are_offered_where_they_would_lower_the_floor(tmp_path):
     assert int(re.search(r"with rewrite at least (\d+) bytes \([^)]*\) would be needed", line)[1]) == least
 
 
+def test_a_rewrite_that_nobody_asked_for_is_offered_by_its_name(tmp_path):
+    """Logits of many words, which chunks of rows would keep small."""
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "words.onnx"
+    weights = ",".join(str((7 * k % 23 - 11) / 8) for k in range(4 * 96))
+    text = f"""g (float[64,4] x, int64[64] labels) => (float loss) <float[4,96] w = {{{weights}}}>
+        {{ h = Tanh(x)  logits = MatMul(h, w)  loss = SoftmaxCrossEntropyLoss(logits, labels) }}"""
+    onnx.save(onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
+    step = ["plan", path, "--train", "--loss", "model", "--threads", 1]
+    least = run_json(*step, "--rewrite", "chunked-loss")["arena_bytes"]
+    line = expect_error(3, arguments=[*step, *RECOMPUTE, "--budget", least])
+    assert int(re.search(r"with rewrite \(--rewrite chunked-loss\) at least (\d+) bytes \([^)]*\) would be needed", line)[1]) <= least
+    assert run_json(*step, *RECOMPUTE, "--budget", least, "--rewrite", "chunked-loss")["arena_bytes"] <= least
+
+
 @pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
 def test_parts_that_take_longer_than_the_slowdown_are_refused(tiny):
     line = expect_error(3, "--slowdown: in 8 parts the step takes at least ", "give --slowdown ", "or fewer parts",

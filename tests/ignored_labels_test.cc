@@ -1,0 +1,189 @@
+// A loss whose labels may be ignored, cut along its rows: how many labels count is found beforehand
+// (rewrite/label_counts.h), by ops that are in no class of axes, so the step has one pass. The
+// reference executor gets the same results of its parts in double precision, they run in one arena,
+// and the verifier knows no part that divides by its own labels or by another number.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autodiff/training.h"
+#include "base/rng.h"
+#include "exec/cpu/cpu.h"
+#include "fission/classes.h"
+#include "fission/expand.h"
+#include "fission/part_order.h"
+#include "fission/passes.h"
+#include "ops/op_table.h"
+#include "pipeline/optimize.h"
+#include "rewrite/label_counts.h"
+#include "rewrite/loss_classes.h"
+#include "support/drawn_cuts.h"
+#include "support/graph_writer.h"
+#include "support/long_checks.h"
+#include "support/quick_plans.h"
+#include "support/run_against_reference.h"
+#include "support/small_steps.h"
+#include "support/wrong_parts.h"
+#include "verify/parts.h"
+
+namespace lowtide::ignored_labels_test {
+namespace {
+
+using fission::AxisClass;
+using fission::Cuts;
+using ir::OpId;
+using ir::ValueId;
+
+// Samples of words; the labels are as they are given, or moved by one word first, as language models
+// do it.
+class Words : public GraphWriter {
+ public:
+  Words(Rng& rng, bool moves) : rng_(rng), samples_(rng.between(3, 6)), words_(rng.between(2, 5)) {
+    const ValueId x = given("x", {samples_, words_, kWide});
+    const ValueId hidden =
+        op("Tanh", {op("MatMul", {x, given("v", {kWide, kWide}, Category::kParameter)})});
+    const ValueId scores =
+        op("MatMul", {hidden, given("w", {kWide, kClasses}, Category::kParameter)});
+    const int64_t rows = samples_ * words_;
+    const ValueId logits = op("Reshape", {scores}, {{"shape", ir::Dims{rows, kClasses}}});
+    ValueId labels = drawn_labels();
+    if (moves) {
+      labels = op("Pad", {labels},
+                  {{"begins", ir::Dims{0, 0}}, {"ends", ir::Dims{0, 1}}, {"value", 1.0}});
+      labels = op("Slice", {labels},
+                  {{"starts", ir::Dims{0, 1}},
+                   {"sizes", ir::Dims{samples_, words_}},
+                   {"steps", ir::Dims{1, 1}}});
+    }
+    labels = op("Reshape", {labels}, {{"shape", ir::Dims{rows}}});
+    result(op("CrossEntropy", {logits, labels},
+              {{"axis", int64_t{1}}, {"ignore_index", int64_t{1}}}, "loss"));
+  }
+
+  ir::Graph step() const {
+    autodiff::TrainingOptions training;
+    training.loss.kind = autodiff::LossKind::kModelOutput;
+    training.optimizer.kind = autodiff::OptimizerKind::kSgd;
+    auto made = autodiff::make_training_graph(graph_, training);
+    EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
+    return std::move(*made);
+  }
+
+ private:
+  static constexpr int64_t kWide = 96, kClasses = 120;  // labels are few bytes beside it
+
+  // Of few classes, so that some are ignored.
+  ValueId drawn_labels() {
+    ir::Value value;
+    value.name = "labels";
+    value.dtype = DType::kI64;
+    value.category = Category::kInput;
+    value.dims = {samples_, words_};
+    value.initial.kind = ir::InitialValue::Kind::kInline;
+    for (int64_t row = 0; row < samples_ * words_; ++row) {
+      const int64_t label = row < 2 ? row : rng_.between(0, 3);
+      value.initial.bytes.append(reinterpret_cast<const char*>(&label), sizeof(label));
+    }
+    return graph_.add_value(std::move(value));
+  }
+
+  Rng& rng_;
+  const int64_t samples_, words_;
+};
+
+ir::Graph counted(const ir::Graph& step) {
+  auto made = rewrite::count_labels_first(step);
+  EXPECT_TRUE(made.has_value() && made->ops == 2);
+  return std::move(made->graph);
+}
+
+std::set<std::string> kinds_of(const ir::Graph& graph, const AxisClass& axis_class) {
+  std::set<std::string> kinds;
+  for (const fission::ClassAxis& axis : axis_class.axes) kinds.insert(graph.op(axis.op).kind);
+  return kinds;
+}
+
+Cuts all_in_parts(const ir::Graph& graph, int64_t parts) {
+  const AxisClass samples = classes_of(graph).front();
+  Cuts cuts(graph.op_count());
+  for (const fission::ClassAxis& axis : samples.axes)
+    cuts[axis.op] = {axis.axis, fission::even_bounds(axis.extent, parts, samples.least_extent)};
+  return cuts;
+}
+
+TEST(IgnoredLabels, AreCountedBeforeAllParts) {
+  for (const bool moves : {false, true}) {
+    SCOPED_TRACE(moves);
+    Rng rng(3);
+    const ir::Graph before = Words(rng, moves).step(), step = counted(before);
+    const AxisClass samples = classes_of(step).front();
+    const auto kinds = kinds_of(step, samples);
+    for (const char* kind : {"CrossEntropy", "CrossEntropyGrad", "Tanh", "TanhGrad"})
+      EXPECT_TRUE(kinds.contains(kind)) << kind;
+    for (const char* kind : {"LabelCount", "Pad", "Slice"}) EXPECT_FALSE(kinds.contains(kind));
+    EXPECT_EQ(fission::passes_of(step, samples)->count, 1);
+    const auto coupled = kinds_of(before, classes_of(before).front());
+    EXPECT_FALSE(coupled.contains("CrossEntropyGrad"));
+  }
+}
+
+TEST(IgnoredLabels, InPartsEqualTheStepAndRunInOneArena) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  int64_t parts = 0;
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(100, 12)); ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed * 29 + 1);
+    const ir::Graph before = Words(rng, rng.below(2) == 0).step(), whole = counted(before);
+    const ir::Graph step = rng.below(3) == 0 ? rewrite::loss_by_classes(whole)->graph : whole;
+    const auto expanded = fission::expand(step, all_in_parts(step, rng.between(2, 3)));
+    ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+    expect_equal_effects(expanded->graph, before);
+    const auto by_part = fission::part_by_part(*expanded);
+    const auto made = pipeline::optimize(by_part.graph, quick(kernels.get()));
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    expect_right_results(made->plan, before, *kernels);
+    const verify::PartsReport same = verify::verify_parts(made->plan, step);
+    ASSERT_TRUE(same.ok()) << same.findings.front();
+    if (HasFailure()) return;
+    parts += same.parts;
+  }
+  std::printf("%lld parts\n", static_cast<long long>(parts));
+  EXPECT_GT(parts, 200);
+}
+
+TEST(IgnoredLabels, APartThatDividesByAnotherNumberIsFound) {
+  int own = 0, other = 0;
+  for (const bool moves : {false, true}) {
+    SCOPED_TRACE(moves);
+    Rng rng(8);
+    const ir::Graph step = counted(Words(rng, moves).step());
+    const auto expanded = fission::expand(step, all_in_parts(step, 2));
+    ASSERT_TRUE(expanded.has_value()) << expanded.error().message;
+    const ir::Graph& parts = expanded->graph;
+    EXPECT_TRUE(is_known(changed(parts, OpId(0), [](auto&, auto&) { return false; }), step));
+    for (const OpId id : parts.ops()) {
+      SCOPED_TRACE(parts.op(id).name);
+      const std::string& kind = parts.op(id).kind;
+      if (kind == "LabelCount") {
+        const auto ignores_another = [](auto&, auto& attrs) {
+          return std::get<int64_t>(attrs["ignore_index"]) += 1, false;
+        };
+        EXPECT_FALSE(is_known(changed(parts, id, ignores_another), step));
+        ++other;
+      }
+      if (kind != "CrossEntropy" && kind != "CrossEntropyGrad") continue;
+      const auto by_its_own = [](auto& inputs, auto&) { return inputs.pop_back(), false; };
+      EXPECT_FALSE(is_known(changed(parts, id, by_its_own), step));
+      ++own;
+    }
+  }
+  EXPECT_EQ(own, 8);
+  EXPECT_EQ(other, 2);
+}
+
+}  // namespace
+}  // namespace lowtide::ignored_labels_test

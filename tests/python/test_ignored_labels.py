@@ -1,0 +1,80 @@
+"""A loss whose labels may be ignored, in parts of its rows, through the commands that a user has, against PyTorch: labels as they are fed,
+labels that the model moves by one word first (as language models do), and classes with weights."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+from lowtide_cli import expect_error, run, run_json
+from seeded_values import float_input, integer_input
+
+onnx = pytest.importorskip("onnx")
+torch = pytest.importorskip("torch")
+
+import onnx.parser  # noqa: E402
+
+SEED = 5
+BATCH, WORDS, WIDE, CLASSES = 4, 6, 3, 7
+IGNORED = 5
+WEIGHTS = [round(((7 * k) % 23 - 11) / 8, 3) for k in range(WIDE * CLASSES)]
+BY_CLASS = [0.5, 1.5, 1.0, 2.0, 0.25, 1.0, 3.0]
+LABELS = {
+    "fed": "flat = Reshape(labels, all)",
+    "moved": "padded = Pad(labels, pads, fill)  moved = Slice(padded, one, end, one)  flat = Reshape(moved, all)",
+}
+CASES = [("fed", False), ("moved", False), ("fed", True), ("moved", True)]
+
+
+def write(folder, labels, weighted):
+    weights = f"by_class = Constant <value_floats: floats = {BY_CLASS}> ()" if weighted else ""
+    text = f"""g (float[{BATCH},{WORDS},{WIDE}] x, int64[{BATCH},{WORDS}] labels) => (float loss)
+        <float[{WIDE},{CLASSES}] w = {{{",".join(map(str, WEIGHTS))}}},
+         int64[1] all = {{-1}}, int64[2] rows = {{-1, {CLASSES}}}, int64[4] pads = {{0, 0, 0, 1}}, int64 fill = {{{IGNORED}}},
+         int64[1] one = {{1}}, int64[1] end = {{{WORDS + 1}}}>
+        {{ h = Tanh(x)  scores = MatMul(h, w)  logits = Reshape(scores, rows)  {LABELS[labels]}  {weights}
+           loss = SoftmaxCrossEntropyLoss <ignore_index: int = {IGNORED}> (logits, flat{", by_class" if weighted else ""}) }}"""
+    path = folder / "model.onnx"
+    onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> ' + text), path)
+    return path
+
+
+@functools.cache
+def in_pytorch(labels, weighted):
+    w = torch.tensor(WEIGHTS).reshape(WIDE, CLASSES).double().requires_grad_()
+    fed = torch.tensor(integer_input(SEED, "labels", (BATCH, WORDS), CLASSES))
+    if labels == "moved":
+        fed = torch.nn.functional.pad(fed, (0, 1), value=IGNORED)[:, 1:]
+    assert 0 < int((fed == IGNORED).sum()) < fed.numel()
+    logits = torch.tanh(torch.tensor(float_input(SEED, "x", (BATCH, WORDS, WIDE))).double()) @ w
+    by_class = torch.tensor(BY_CLASS).double() if weighted else None
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, CLASSES), fed.reshape(-1), weight=by_class, ignore_index=IGNORED)
+    loss.backward()
+    return float(loss.detach()), (w - 0.1 * w.grad).detach().numpy()
+
+
+def step_of(model, *options):
+    return ["plan", model, "--train", "--loss", "model", "--loss-output", "loss", "--optimizer", "sgd", "--momentum", "0", "--learning-rate",
+            "0.1", "--weight-decay", "0", *options]
+
+
+def trained(folder, model, *options):
+    plan = folder / "plan.lt"
+    result = run(*step_of(model, *options), "-o", plan)
+    assert result.returncode == 0, result.stderr
+    result = run("verify", plan, "--against", model)
+    assert result.returncode == 0, result.stdout + result.stderr
+    result = run("run", plan, "--compare", "--seed", SEED, "--dump", folder / "step")
+    assert result.returncode == 0, result.stderr + result.stdout
+    manifest = json.loads((folder / "step/manifest.json").read_text())
+    return {entry["name"]: np.load(folder / "step" / entry["file"]) for entry in manifest}
+
+
+@pytest.mark.parametrize(("labels", "weighted"), CASES)
+@pytest.mark.parametrize("options", [["--split", "2"], ["--split", "4"], ["--cut", "scores:m:3"], ["--rewrite", "chunked-loss"],
+                                     ["--split", "2", "--cut", "scores:n*:7", "--rewrite", "loss-by-classes"]], ids=" ".join)
+def test_a_step_in_parts_of_its_rows_is_that_of_pytorch(labels, weighted, options, tmp_path):
+    loss, weights = in_pytorch(labels, weighted)
+    values = trained(tmp_path, write(tmp_path, labels, weighted), *options)
+    assert float(values["loss"]) == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(values["new/w"], weights, atol=1e-6)
