@@ -38,8 +38,8 @@ using fission::Cuts;
 using ir::OpId;
 using ir::ValueId;
 
-// Samples of words; the labels are as they are given, or moved by one word first, as language models
-// do it.
+// Samples of words; the labels are as they are given, or moved by one word first, as language
+// models do it.
 class Words : public GraphWriter {
  public:
   Words(Rng& rng, bool moves) : rng_(rng), samples_(rng.between(3, 6)), words_(rng.between(2, 5)) {

@@ -157,9 +157,9 @@ ValueId words_of(ir::Graph& graph, ir::Dims dims, int64_t limit) {
   return graph.add_value(std::move(value));
 }
 
-// Logits of many words, of labels that may be ignored and are not counted first: no part of the rows
-// has a gradient of its own, so a loss that is taken apart and cut along its words keeps a budget that nothing else does,
-// or keeps it faster.
+// Logits of many words, of labels that may be ignored and are not counted first: no part of the
+// rows has a gradient of its own, so a loss that is taken apart and cut along its words keeps a
+// budget that nothing else does, or keeps it faster.
 TEST(LabelMoves, CutsWordsWhereRowsCannotBeCut) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = quick_options(*kernels);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kLittle = 0.5;  // of the bytes: a class with less is worth a word
 
-// "; leave the rewrite batch-norm-in-two-passes on", of rewrites that are there for splits and would
-// change the step.
+// "; leave the rewrite batch-norm-in-two-passes on", of rewrites that are there for splits and
+// would change the step.
 std::string switched_off(const ir::Graph& step, const OptimizeOptions& options) {
   std::vector<std::string> names;
   for (const rewrite::Rewrite& one : rewrite::rewrites()) {

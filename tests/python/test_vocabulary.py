@@ -69,7 +69,7 @@ def test_a_step_in_parts_of_its_classes_is_that_of_pytorch(cuts, ignored, tmp_pa
 def test_a_rewrite_that_a_search_has_chosen_is_known_to_whoever_verifies_the_plan(tmp_path):
     model, plan = write(tmp_path, 4, rows=64, wide=16, words=96), tmp_path / "plan.lt"
     result = run("plan", model, "--train", "--loss", "model", "--threads", 1, "--budget", "80%", "--split", "auto", "--no-rewrite",
-                 "count-labels-first", "-o", plan)
+                 "count-labels-first", "--no-rewrite", "chunked-loss", "-o", plan)
     assert result.returncode == 0, result.stderr
     assert '"loss-by-classes"' in plan.read_text(), "it was chosen"
     result = run("verify", plan, "--against", model)

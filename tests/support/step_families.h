@@ -175,8 +175,9 @@ class DrawnNetwork : private GraphWriter {
 inline constexpr const char* kFamilies[] = {"unet", "text", "experts", "recurrent", "small"};
 
 // Of the family seed % 5. Batch norm and the loss over words are taken apart and attention put in
-// blocks of queries by the toss of a coin. Of every third loss over words one of them is ignored. Without the moments of AdamW: it divides gradients by
-// their size, and rounding is all there is of those that are zero.
+// blocks of queries by the toss of a coin. Of every third loss over words one of them is ignored.
+// Without the moments of AdamW: it divides gradients by their size, and rounding is all there is of
+// those that are zero.
 inline ir::Graph step_of_family(uint64_t seed, Rng& rng) {
   const size_t family = seed % std::size(kFamilies);
   if (family == 4) return training_step(seed / std::size(kFamilies), rng);

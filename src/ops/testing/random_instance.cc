@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "ops/row.h"
 #include "ops/testing/random_draw.h"
@@ -203,15 +204,12 @@ std::string pattern_text(const Row& row, RandomInstance& made, Rng& rng) {
     return fmt::format("b.. {}, b.. {}, n? -> b.. m n", trans_a ? "k m" : "m k",
                        trans_b ? "n k" : "k n");
   }
-  if (row.kind == "CrossEntropy" || row.kind == "CrossEntropyGrad") {
-    if (chance(rng, 4)) made.attrs["ignore_index"] = int64_t{0};
-    return row.kind == "CrossEntropy" ? "a..@axis [c] b.., a.. b.., ()? -> (), a.. b.."
-                                      : "a..@axis [c] b.., a.. b.., a.. b.., ()? -> a.. [c] b..";
-  }
-  if (row.kind == "CrossEntropyMean") {
-    if (chance(rng, 4)) made.attrs["ignore_index"] = int64_t{0};
-    return "a.., a.., a.., ()? -> ()";
-  }
+  if (row.kind.starts_with("CrossEntropy") && chance(rng, 4))
+    made.attrs["ignore_index"] = int64_t{0};
+  if (row.kind == "CrossEntropy") return "a..@axis [c] b.., a.. b.., ()? -> (), a.. b..";
+  if (row.kind == "CrossEntropyMean") return "a.., a.., a.., ()? -> ()";
+  if (row.kind == "CrossEntropyGrad")
+    return "a..@axis [c] b.., a.. b.., a.. b.., ()? -> a.. [c] b..";
   if (row.kind == "ReverseSequence") {
     const bool time_first = chance(rng, 2);
     made.attrs["time_axis"] = int64_t{!time_first};
@@ -389,10 +387,7 @@ void fill_attrs(const Row& row, RandomInstance& made, Rng& rng) {
 
 // Inputs whose values are not free: divisors, variances, arguments of roots and logarithms.
 bool is_positive(std::string_view kind, size_t input) {
-  struct Entry {
-    std::string_view kind;
-    size_t input;
-  };
+  using Entry = std::pair<std::string_view, size_t>;
   static constexpr Entry kEntries[] = {{"Log", 0},
                                        {"Sqrt", 0},
                                        {"Reciprocal", 0},
@@ -411,7 +406,7 @@ bool is_positive(std::string_view kind, size_t input) {
                                        {"BatchNormInference", 4},
                                        {"RmsNormGrad", 3}};
   return std::any_of(std::begin(kEntries), std::end(kEntries),
-                     [&](const Entry& e) { return e.kind == kind && e.input == input; });
+                     [&](const Entry& entry) { return entry == Entry(kind, input); });
 }
 
 // Arguments of functions that are defined on a part of the numbers only, and not near its ends.
@@ -449,7 +444,7 @@ InputValues give_type(Type& operand, std::string_view word, DType shared, bool p
       return {.kind = Kind::kBool};
     case 'l':
       operand.dtype = DType::kI64;
-      if (positive) return values_of(DType::kI64, true);
+      if (positive) return values_of(DType::kI64, positive);
       return {.kind = Kind::kInteger, .low = 0, .high = limit};
     case 'i':
       operand.dtype = chance(rng, 2) ? DType::kI64 : DType::kI32;
