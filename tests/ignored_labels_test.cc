@@ -107,8 +107,17 @@ std::set<std::string> kinds_of(const ir::Graph& graph, const AxisClass& axis_cla
   return kinds;
 }
 
+// The class of the first dimension of what is fed.
+AxisClass samples_of(const ir::Graph& graph) {
+  for (const AxisClass& one : classes_of(graph))
+    for (const fission::ClassAxis& member : one.axes)
+      if (graph.op(member.op).kind == "Tanh" && member.axis == 0) return one;
+  ADD_FAILURE() << "no class of samples";
+  return {};
+}
+
 Cuts all_in_parts(const ir::Graph& graph, int64_t parts) {
-  const AxisClass samples = classes_of(graph).front();
+  const AxisClass samples = samples_of(graph);
   Cuts cuts(graph.op_count());
   for (const fission::ClassAxis& axis : samples.axes)
     cuts[axis.op] = {axis.axis, fission::even_bounds(axis.extent, parts, samples.least_extent)};
@@ -120,15 +129,51 @@ TEST(IgnoredLabels, AreCountedBeforeAllParts) {
     SCOPED_TRACE(moves);
     Rng rng(3);
     const ir::Graph before = Words(rng, moves).step(), step = counted(before);
-    const AxisClass samples = classes_of(step).front();
+    const AxisClass samples = samples_of(step);
     const auto kinds = kinds_of(step, samples);
     for (const char* kind : {"CrossEntropy", "CrossEntropyGrad", "Tanh", "TanhGrad"})
       EXPECT_TRUE(kinds.contains(kind)) << kind;
     for (const char* kind : {"LabelCount", "Pad", "Slice"}) EXPECT_FALSE(kinds.contains(kind));
     EXPECT_EQ(fission::passes_of(step, samples)->count, 1);
-    const auto coupled = kinds_of(before, classes_of(before).front());
+    const auto coupled = kinds_of(before, samples_of(before));
     EXPECT_FALSE(coupled.contains("CrossEntropyGrad"));
   }
+}
+
+// What all parts divide by, made of labels alone, or of what is fed; of few rows or of many.
+ir::Graph weighed_rows(bool by_labels, int64_t wide) {
+  constexpr int64_t kRows = 12;
+  GraphWriter net;
+  const ValueId x = net.op("Tanh", {net.given("x", {kRows, wide})});
+  ir::Value labels;
+  labels.name = "labels";
+  labels.dtype = DType::kI64;
+  labels.dims = {kRows};
+  labels.category = Category::kInput;
+  labels.initial.kind = ir::InitialValue::Kind::kFed;
+  const ValueId table = net.given("table", {7}, Category::kParameter);
+  const ValueId places = net.graph().add_value(labels);
+  ir::Value fed = labels;
+  fed.name = "fed";
+  fed.dtype = DType::kF32;
+  const ValueId by_hand = net.graph().add_value(fed);
+  const ValueId weights = by_labels ? net.op("Gather", {table, places}, {{"axis", int64_t{0}}})
+                                    : net.op("Exp", {by_hand});
+  const ValueId total =
+      net.op("ReduceSum", {weights}, {{"axes", ir::Dims{0}}, {"keepdims", int64_t{0}}});
+  const ValueId shares =
+      net.op("Reshape", {net.op("Div", {weights, total})}, {{"shape", ir::Dims{kRows, 1}}});
+  net.result(net.op("Exp", {net.op("Mul", {x, shares})}));
+  return net.graph();
+}
+
+TEST(IgnoredLabels, WhatIsMadeOfLabelsAloneBeginsNoPass) {
+  const auto passes = [](const ir::Graph& graph) {
+    return fission::passes_of(graph, samples_of(graph))->count;
+  };
+  EXPECT_EQ(passes(weighed_rows(true, 200)), 1);
+  EXPECT_EQ(passes(weighed_rows(false, 200)), 2) << "what is fed may be all of a batch";
+  EXPECT_EQ(passes(weighed_rows(true, 4)), 2) << "not few bytes";
 }
 
 TEST(IgnoredLabels, InPartsEqualTheStepAndRunInOneArena) {

@@ -145,7 +145,8 @@ class Classes {
 };
 
 // A class without the ops whose results all parts wait for before the first of them can run, and
-// those that these are made of, where all of that is few bytes.
+// those that these are made of: of labels, which are given whole numbers, and of parameters alone,
+// and few bytes all together.
 class Beforehand {
  public:
   Beforehand(const ir::Graph& graph, const AxisClass& axis_class)
@@ -155,13 +156,11 @@ class Beforehand {
 
   Result<AxisClass> run() {
     LT_ASSIGN(const Passes passes, passes_of(graph_, axis_class_));
-    std::set<ir::OpId> whole;
-    for (const ir::OpId awaited : passes.awaited)
-      if (!whole.contains(awaited)) add_if_few(awaited, whole);
+    for (const ir::OpId awaited : passes.awaited) add(awaited);
     AxisClass left;
     left.least_extent = std::numeric_limits<int64_t>::max();
     for (const ClassAxis& axis : axis_class_.axes) {
-      if (whole.contains(axis.op)) continue;
+      if (whole_.contains(axis.op)) continue;
       left.axes.push_back(axis);
       left.bytes += axis.bytes;
       left.least_extent = std::min(left.least_extent, axis.extent);
@@ -170,27 +169,38 @@ class Beforehand {
   }
 
  private:
-  void add_if_few(ir::OpId awaited, std::set<ir::OpId>& whole) {
-    const int64_t most = axis_class_.bytes / kFew;
-    std::set<ir::OpId> found = {awaited};
-    std::vector<ir::OpId> open = {awaited};
-    int64_t bytes = 0;
+  void add(ir::OpId awaited) {
+    std::set<ir::OpId> found = whole_;
+    std::vector<ir::OpId> open;
+    int64_t bytes = whole_bytes_;
+    const auto reach = [&](ir::OpId id) {
+      if (!found.insert(id).second) return;
+      open.push_back(id);
+      bytes += std::max(bytes_[id], int64_t{0});
+    };
+    reach(awaited);
     while (!open.empty()) {
       const ir::OpId id = open.back();
       open.pop_back();
-      bytes += std::max(bytes_[id], int64_t{0});
-      if (bytes > most) return;
+      if (bytes > axis_class_.bytes / kFew) return;
       for (const ir::ValueId input : graph_.op(id).inputs) {
-        const ir::OpId maker = input.valid() ? graph_.value(input).producer : ir::OpId::none();
-        if (maker.valid() && found.insert(maker).second) open.push_back(maker);
+        if (!input.valid()) continue;
+        const ir::Value& value = graph_.value(input);
+        if (value.producer.valid())
+          reach(value.producer);
+        else if (value.initial.kind == ir::InitialValue::Kind::kFed && is_float(value.dtype))
+          return;
       }
     }
-    whole.merge(found);
+    whole_ = std::move(found);
+    whole_bytes_ = bytes;
   }
 
   const ir::Graph& graph_;
   const AxisClass& axis_class_;
   IdVector<ir::OpId, int64_t> bytes_;  // along the class; -1: not in it
+  std::set<ir::OpId> whole_;
+  int64_t whole_bytes_ = 0;
 };
 
 }  // namespace
