@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from lowtide_cli import expect_error, run, run_json
+from lowtide_cli import run, run_json
 from seeded_values import float_input, integer_input
 
 onnx = pytest.importorskip("onnx")
@@ -78,3 +78,32 @@ def test_a_step_in_parts_of_its_rows_is_that_of_pytorch(labels, weighted, option
     values = trained(tmp_path, write(tmp_path, labels, weighted), *options)
     assert float(values["loss"]) == pytest.approx(loss, rel=1e-5)
     np.testing.assert_allclose(values["new/w"], weights, atol=1e-6)
+
+
+class LanguageModel(torch.nn.Module):
+    """Its own loss, on labels that it moves by one word, as Hugging Face's language models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.layer, self.head = torch.nn.Embedding(97, 64), torch.nn.Linear(64, 64), torch.nn.Linear(64, 97)
+
+    def forward(self, ids, labels):
+        logits = self.head(torch.tanh(self.layer(self.words(ids))))
+        moved = torch.nn.functional.pad(labels, (0, 1), value=-100)[..., 1:].contiguous()
+        return torch.nn.functional.cross_entropy(logits.view(-1, 97), moved.view(-1))
+
+
+def test_what_pytorch_exports_with_its_own_loss_is_cut_along_its_rows(tmp_path):
+    """PyTorch always says which label is ignored."""
+    model, plan = tmp_path / "model.pt2", tmp_path / "plan.lt"
+    ids = torch.randint(0, 97, (8, 16))
+    torch.export.save(torch.export.export(LanguageModel(), (ids, ids)), model)
+    step = ["plan", model, "--train", "--loss", "model"]
+    coupled = run_json(*step, "--split", 4, "--no-rewrite", "count-labels-first")
+    made = run_json(*step, "--split", 4, "-o", plan)
+    assert made["rewrites"]["count-labels-first"]["ops"] == 2
+    assert made["arena_bytes"] < coupled["arena_bytes"]
+    result = run("verify", plan, "--against", model)
+    assert result.returncode == 0 and " of its ops run in " in result.stdout, result.stdout + result.stderr
+    result = run("run", plan, "--compare", "--seed-weights")
+    assert result.returncode == 0, result.stdout + result.stderr
