@@ -38,6 +38,7 @@ class Network : public GraphWriter {
   // What some rewrites need, beside the other ops.
   struct Kinds {
     int norms = 0, attentions = 0, losses = 0, trips = 0, branches = 0;
+    bool ignores = false;  // losses: the label 0
   };
 
   Network(uint64_t seed, int ops) : Network(seed, ops, Kinds{}) {}
@@ -48,7 +49,7 @@ class Network : public GraphWriter {
     for (int i = 0; i < ops; ++i) {
       if (i < kinds.norms) normalise();
       if (i < kinds.attentions) attend();
-      if (i < kinds.losses) classify();
+      if (i < kinds.losses) classify(kinds.ignores);
       if (i < kinds.trips) go_and_come_back();
       if (i < kinds.branches) branch();
       grow();
@@ -104,8 +105,8 @@ class Network : public GraphWriter {
     const ValueId shares = op("Softmax", {scores}, {{"axis", int64_t{1}}});
     keep(op("MatMul", {shares, like(x)}));
   }
-  // Each row is one of more classes than it has columns.
-  void classify() {
+  // Each row is one of more classes than it has columns. Where a label is ignored not all are that.
+  void classify(bool ignores) {
     ValueId x = op("Tanh", {any()});
     if (dim(x, 0) < dim(x, 1)) x = op("Transpose", {x}, {{"perm", ir::Dims{1, 0}}});
     const int64_t classes = dim(x, 1) + rng_.between(1, 4);
@@ -115,9 +116,18 @@ class Network : public GraphWriter {
     labels.dims = {dim(x, 0)};
     labels.dtype = DType::kI64;
     labels.category = Category::kInput;
+    ir::Attrs attrs = {{"axis", int64_t{1}}};
+    if (ignores) {
+      attrs["ignore_index"] = int64_t{0};
+      labels.initial.kind = ir::InitialValue::Kind::kInline;
+      for (int64_t row = 0; row < dim(x, 0); ++row) {
+        const int64_t label = (row + 1) % classes;
+        labels.initial.bytes.append(reinterpret_cast<const char*>(&label), sizeof(label));
+      }
+    }
     const ValueId given_labels = graph_.add_value(std::move(labels));
     const ValueId logits = op("MatMul", {x, w});
-    result(op("CrossEntropy", {logits, given_labels}, {{"axis", int64_t{1}}}));
+    result(op("CrossEntropy", {logits, given_labels}, std::move(attrs)));
   }
   // As exporters write it: moved or cast, and back; or not at all.
   void go_and_come_back() {
@@ -377,13 +387,16 @@ ir::Graph rewritten(const Rewrite& rewrite, RewriteStage stage, const ir::Graph&
   return made->graph;
 }
 
-// What only serves steps in parts is about batch norm.
+// What only serves steps in parts is about batch norm, or labels that are ignored.
 Network::Kinds kinds_for(const Rewrite& rewrite) {
-  return {.norms = rewrite.in_parts ? 2 : 0,
+  const bool counts = rewrite.name == "count-labels-first";
+  const bool is_of_losses = counts || rewrite.name.find("loss") != std::string_view::npos;
+  return {.norms = rewrite.in_parts && !counts ? 2 : 0,
           .attentions = rewrite.in_blocks ? 2 : 0,
-          .losses = rewrite.name.find("loss") != std::string_view::npos ? 2 : 0,
+          .losses = is_of_losses ? 2 : 0,
           .trips = rewrite.name == "round-trips" ? 3 : 0,
-          .branches = rewrite.name == "enlarge-kernels" ? 3 : 0};
+          .branches = rewrite.name == "enlarge-kernels" ? 3 : 0,
+          .ignores = counts};
 }
 
 class EveryRewrite : public testing::TestWithParam<size_t> {

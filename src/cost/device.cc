@@ -8,6 +8,13 @@
 
 namespace lowtide::cost {
 
+DeviceProfile::DeviceProfile() = default;
+DeviceProfile::DeviceProfile(const DeviceProfile&) = default;
+DeviceProfile::DeviceProfile(DeviceProfile&&) noexcept = default;
+DeviceProfile& DeviceProfile::operator=(const DeviceProfile&) = default;
+DeviceProfile& DeviceProfile::operator=(DeviceProfile&&) noexcept = default;
+DeviceProfile::~DeviceProfile() = default;
+
 Result<DeviceProfile> find_device(const std::string& name_or_path) {
   for (const DeviceFile& file : device_files())
     if (file.name == name_or_path)

@@ -58,6 +58,13 @@ struct SlowTierRate {
 };
 
 struct DeviceProfile {
+  // These six are in the .cc: else each file that copies one has their code again.
+  DeviceProfile();
+  DeviceProfile(const DeviceProfile&);
+  DeviceProfile(DeviceProfile&&) noexcept;
+  DeviceProfile& operator=(const DeviceProfile&);
+  DeviceProfile& operator=(DeviceProfile&&) noexcept;
+  ~DeviceProfile();
   static constexpr int kVersion = 2;  // version 1 had neither rates by class nor slow tiers
   std::string name;
   std::string source;   // where the numbers come from

@@ -10,6 +10,27 @@
 
 namespace lowtide::ir {
 
+Value::Value() = default;
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
+
+Op::Op() = default;
+Op::Op(const Op&) = default;
+Op::Op(Op&&) noexcept = default;
+Op& Op::operator=(const Op&) = default;
+Op& Op::operator=(Op&&) noexcept = default;
+Op::~Op() = default;
+
+Graph::Graph() = default;
+Graph::Graph(const Graph&) = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(const Graph&) = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
 ValueId Graph::add_value(Value value) {
   LT_CHECK(value.alias == Alias::kOwn && !value.producer.valid(),
            "only ops make views and updates");
@@ -301,3 +322,7 @@ std::vector<std::string> free_symbols(const Graph& graph) {
 }
 
 }  // namespace lowtide::ir
+
+template class std::vector<lowtide::ir::Op>;
+template class std::vector<lowtide::ir::Value>;
+template class std::vector<lowtide::ir::Storage>;

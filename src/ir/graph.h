@@ -77,6 +77,13 @@ struct InitialValue {
 };
 
 struct Value {
+  // These six are in the .cc: else each file that copies one has their code again.
+  Value();
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
   std::string name;  // unique in the graph
   DType dtype = DType::kF32;
   Dims dims;
@@ -94,6 +101,13 @@ struct Value {
 };
 
 struct Op {
+  // These six are in the .cc: else each file that copies one has their code again.
+  Op();
+  Op(const Op&);
+  Op(Op&&) noexcept;
+  Op& operator=(const Op&);
+  Op& operator=(Op&&) noexcept;
+  ~Op();
   std::string kind;    // a name of the op table
   std::string name;    // unique in the graph; from the model where it has one
   std::string module;  // path of the module it comes from, for reports; may be empty
@@ -122,6 +136,13 @@ struct Storage {
 
 class Graph {
  public:
+  // These six are in the .cc: else each file that copies one has their code again.
+  Graph();
+  Graph(const Graph&);
+  Graph(Graph&&) noexcept;
+  Graph& operator=(const Graph&);
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
   // Adds a value that is there before the step. alias must be kOwn, producer none.
   ValueId add_value(Value value);
   // Adds an op at the end of the order, with its outputs. Inputs must exist. ids of op and outputs
@@ -200,3 +221,8 @@ Status check_value(const Value& value, const Value& root);
 std::vector<std::string> free_symbols(const Graph& graph);
 
 }  // namespace lowtide::ir
+
+// Compiled once, in the .cc of this header.
+extern template class std::vector<lowtide::ir::Op>;
+extern template class std::vector<lowtide::ir::Value>;
+extern template class std::vector<lowtide::ir::Storage>;

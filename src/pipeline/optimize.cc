@@ -16,6 +16,20 @@
 
 namespace lowtide::pipeline {
 
+OptimizeOptions::OptimizeOptions() = default;
+OptimizeOptions::OptimizeOptions(const OptimizeOptions&) = default;
+OptimizeOptions::OptimizeOptions(OptimizeOptions&&) noexcept = default;
+OptimizeOptions& OptimizeOptions::operator=(const OptimizeOptions&) = default;
+OptimizeOptions& OptimizeOptions::operator=(OptimizeOptions&&) noexcept = default;
+OptimizeOptions::~OptimizeOptions() = default;
+
+Optimized::Optimized() = default;
+Optimized::Optimized(const Optimized&) = default;
+Optimized::Optimized(Optimized&&) noexcept = default;
+Optimized& Optimized::operator=(const Optimized&) = default;
+Optimized& Optimized::operator=(Optimized&&) noexcept = default;
+Optimized::~Optimized() = default;
+
 void keep_given_order(OptimizeOptions& options) {
   order::OrderOptions& order = options.order;
   order.list_rules = order.post_orders = order.closure_greedy = false;

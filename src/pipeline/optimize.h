@@ -47,6 +47,13 @@ struct SlowTierChoice {
 };
 
 struct OptimizeOptions {
+  // These six are in the .cc: else each file that copies one has their code again.
+  OptimizeOptions();
+  OptimizeOptions(const OptimizeOptions&);
+  OptimizeOptions(OptimizeOptions&&) noexcept;
+  OptimizeOptions& operator=(const OptimizeOptions&);
+  OptimizeOptions& operator=(OptimizeOptions&&) noexcept;
+  ~OptimizeOptions();
   // None: the graph is planned as it is (inference).
   std::optional<autodiff::TrainingOptions> training;
   cost::DeviceProfile device;
@@ -123,6 +130,13 @@ struct MoreMemory {
 };
 
 struct Optimized {
+  // These six are in the .cc: else each file that copies one has their code again.
+  Optimized();
+  Optimized(const Optimized&);
+  Optimized(Optimized&&) noexcept;
+  Optimized& operator=(const Optimized&);
+  Optimized& operator=(Optimized&&) noexcept;
+  ~Optimized();
   plan::Plan plan;
   plan::SolveStatus order_status = plan::SolveStatus::kLimit;
   // Proven by the search, at least the plan's certified bound; only a repeated search could recheck

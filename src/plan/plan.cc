@@ -7,6 +7,13 @@
 
 namespace lowtide::plan {
 
+Plan::Plan() = default;
+Plan::Plan(const Plan&) = default;
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(const Plan&) = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
 bool reruns_or_moves(const Plan& plan) {
   IdVector<PlanOpId, char> ran(plan.ops.size(), 0);
   for (const Step& step : plan.steps) {
@@ -73,3 +80,7 @@ OpDesc describe(const Plan& plan, PlanOpId id) {
 }
 
 }  // namespace lowtide::plan
+
+template class std::vector<lowtide::plan::PlanOp>;
+template class std::vector<lowtide::plan::PlanValue>;
+template class std::vector<lowtide::plan::Step>;

@@ -204,6 +204,13 @@ struct Claims {
 };
 
 struct Plan {
+  // These six are in the .cc: else each file that copies one has their code again.
+  Plan();
+  Plan(const Plan&);
+  Plan(Plan&&) noexcept;
+  Plan& operator=(const Plan&);
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
   static constexpr int kVersion = 3;
   std::string model{};  // name of the model
   // Options, device, seed: what would make it again.
@@ -246,3 +253,8 @@ bool only_views(const Plan& plan, PlanOpId op);
 OpDesc describe(const Plan& plan, PlanOpId op);
 
 }  // namespace lowtide::plan
+
+// Compiled once, in the .cc of this header.
+extern template class std::vector<lowtide::plan::PlanOp>;
+extern template class std::vector<lowtide::plan::PlanValue>;
+extern template class std::vector<lowtide::plan::Step>;

@@ -7,6 +7,13 @@
 #include "base/bytes.h"
 
 namespace lowtide::plan {
+ScheduleProblem::ScheduleProblem() = default;
+ScheduleProblem::ScheduleProblem(const ScheduleProblem&) = default;
+ScheduleProblem::ScheduleProblem(ScheduleProblem&&) noexcept = default;
+ScheduleProblem& ScheduleProblem::operator=(const ScheduleProblem&) = default;
+ScheduleProblem& ScheduleProblem::operator=(ScheduleProblem&&) noexcept = default;
+ScheduleProblem::~ScheduleProblem() = default;
+
 namespace {
 
 tl::unexpected<Error> bad(std::string message) {

@@ -101,6 +101,13 @@ struct Link {
 };
 
 struct ScheduleProblem {
+  // These six are in the .cc: else each file that copies one has their code again.
+  ScheduleProblem();
+  ScheduleProblem(const ScheduleProblem&);
+  ScheduleProblem(ScheduleProblem&&) noexcept;
+  ScheduleProblem& operator=(const ScheduleProblem&);
+  ScheduleProblem& operator=(ScheduleProblem&&) noexcept;
+  ~ScheduleProblem();
   IdVector<SchedOpId, SchedOp> ops;  // in the order that came in, which must be a valid one
   IdVector<SchedValueId, SchedValue> values;
   std::vector<InPlacePair> in_place;  // sorted by op; within an op by preference

@@ -527,3 +527,5 @@ std::vector<std::string> Expr::symbols() const {
 }
 
 }  // namespace lowtide::sym
+
+template class std::vector<lowtide::sym::Expr>;

@@ -77,3 +77,6 @@ std::string print(const Expr& expr);
 Result<Expr> parse_expr(std::string_view text);
 
 }  // namespace lowtide::sym
+
+// Compiled once, in the .cc of this header.
+extern template class std::vector<lowtide::sym::Expr>;

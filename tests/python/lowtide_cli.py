@@ -37,6 +37,14 @@ def narrow_unet(path: pathlib.Path, part: int = 8, side: int = 32) -> pathlib.Pa
     return path
 
 
+def tiny_transformer(folder: pathlib.Path) -> list:
+    """A transformer of two layers, written to the folder: its file and what is planned of it."""
+    pytest.importorskip("onnx")
+    import magis_networks
+    return [magis_networks.write("magis_tiny", folder), "--train", "--loss", "mse", "--optimizer", "sgd",
+            "--dim", "batch=16", "--dim", "seq=64", "--device", "cpu", "--threads", "1"]
+
+
 def run(*arguments, timeout: float = 600) -> subprocess.CompletedProcess:
     command = [str(program()), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)

@@ -2,10 +2,9 @@
 
 import os
 import re
-import sys
 
 import pytest
-from lowtide_cli import MODELS, expect_error, run, run_json
+from lowtide_cli import MODELS, expect_error, run, run_json, tiny_transformer
 from sealed_plan import change
 
 GPT2 = [MODELS / "gpt2.onnx", "--train", "--dim", "batch=8", "--dim", "seq=256", "--device", "rtx3090", "--optimizer", "sgd"]
@@ -15,13 +14,7 @@ RECOMPUTE = ["--allow", "recompute,reorder,rewrite"]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A transformer of two layers: its file and what is planned of it."""
-    pytest.importorskip("onnx")
-    sys.path.insert(0, str(MODELS))
-    import magis_networks
-    path = magis_networks.write("magis_tiny", tmp_path_factory.mktemp("tiny"))
-    return [path, "--train", "--loss", "mse", "--optimizer", "sgd", "--dim", "batch=16", "--dim", "seq=64", "--device", "cpu",
-            "--threads", "1", "--effort", "0.02"]
+    return [*tiny_transformer(tmp_path_factory.mktemp("tiny")), "--effort", "0.02"]
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +29,14 @@ def test_the_given_order_needs_more(once):
     assert given["lower_bound_bytes"] <= best["peak_bytes"], "what is proven holds for all orders"
 
 
-def test_only_what_is_allowed_is_used(once):
-    best, _ = once
-    budget = ["--budget", int(0.85 * best["arena_bytes"]), *QUICK]
-    recompute = run_json("plan", *GPT2, *budget, "--allow", "recompute,reorder")
+def test_only_what_is_allowed_is_used(tiny):
+    step = ["plan", *tiny[:tiny.index("--effort")]]
+    budget = ["--budget", int(0.85 * run_json(*step)["arena_bytes"]), *QUICK]
+    recompute = run_json(*step, *budget, "--allow", "recompute,reorder")
     assert recompute["actions"]["reruns"] > 0 and recompute["actions"]["stores"] == 0 and "split" not in recompute
-    swap = run_json("plan", *GPT2, *budget, "--allow", "swap,reorder")
+    swap = run_json(*step, *budget, "--allow", "swap,reorder")
     assert swap["actions"]["reruns"] == 0 and swap["actions"]["stores"] > 0
-    split = run_json("plan", *GPT2, *budget, "--allow", "split,reorder")
+    split = run_json(*step, *budget, "--allow", "split,reorder")
     assert split["actions"]["reruns"] == 0 and re.search(r"[2-9]", split["split"])
     assert split["arena_bytes"] <= budget[1]
 

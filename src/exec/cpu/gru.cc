@@ -13,6 +13,7 @@
 #include "exec/cpu/recurrent.h"
 
 namespace lowtide::exec_cpu {
+namespace gru {
 namespace {
 
 struct Gru {
@@ -387,9 +388,10 @@ constexpr Entry kEntries[] = {
     {"GruGrad", "T T T T T T T i -> T", "f32 f64", build_gru_grad, wish_row_major, false, "1 3"}};
 
 }  // namespace
+}  // namespace gru
 
 std::span<const Entry> gru_kernels() {
-  return kEntries;
+  return gru::kEntries;
 }
 
 }  // namespace lowtide::exec_cpu

@@ -14,6 +14,7 @@
 #include "exec/cpu/recurrent.h"
 
 namespace lowtide::exec_cpu {
+namespace lstm {
 namespace {
 
 enum Gate : int64_t { kInput, kOutput, kForget, kCell };
@@ -345,9 +346,10 @@ constexpr Entry kEntries[] = {
      "1 4"}};
 
 }  // namespace
+}  // namespace lstm
 
 std::span<const Entry> lstm_kernels() {
-  return kEntries;
+  return lstm::kEntries;
 }
 
 }  // namespace lowtide::exec_cpu

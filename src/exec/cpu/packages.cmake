@@ -16,6 +16,6 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     COMPILE_OPTIONS "${loop_options};-march=x86-64-v4;-mprefer-vector-width=512")
 endif()
 
-# Compiled by themselves: the loops, for their options, and the recurrent kernels, whose operands have the same names.
+# Compiled by themselves, for their options.
 set_source_files_properties(${loop_dir}/simd_base.cc ${loop_dir}/simd_avx2.cc ${loop_dir}/simd_avx512.cc
-  ${loop_dir}/lstm.cc ${loop_dir}/gru.cc ${loop_dir}/rnn.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

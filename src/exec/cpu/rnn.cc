@@ -8,6 +8,7 @@
 #include "exec/cpu/recurrent.h"
 
 namespace lowtide::exec_cpu {
+namespace rnn {
 namespace {
 
 struct Rnn {
@@ -154,9 +155,10 @@ constexpr Entry kEntries[] = {
     {"RnnGrad", "T T T T T i -> T", "f32 f64", build_rnn_grad, wish_row_major, false, "1"}};
 
 }  // namespace
+}  // namespace rnn
 
 std::span<const Entry> rnn_kernels() {
-  return kEntries;
+  return rnn::kEntries;
 }
 
 }  // namespace lowtide::exec_cpu
