@@ -80,7 +80,3 @@ OpDesc describe(const Plan& plan, PlanOpId id) {
 }
 
 }  // namespace lowtide::plan
-
-template class std::vector<lowtide::plan::PlanOp>;
-template class std::vector<lowtide::plan::PlanValue>;
-template class std::vector<lowtide::plan::Step>;

@@ -253,8 +253,3 @@ bool only_views(const Plan& plan, PlanOpId op);
 OpDesc describe(const Plan& plan, PlanOpId op);
 
 }  // namespace lowtide::plan
-
-// Compiled once, in the .cc of this header.
-extern template class std::vector<lowtide::plan::PlanOp>;
-extern template class std::vector<lowtide::plan::PlanValue>;
-extern template class std::vector<lowtide::plan::Step>;
