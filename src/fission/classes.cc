@@ -154,9 +154,9 @@ class Beforehand {
   }
 
   Result<AxisClass> run() {
-    LT_ASSIGN(const Passes passes, passes_of(graph_, axis_class_));
+    LT_ASSIGN(const std::set<ir::OpId> all_awaited, awaited_of(graph_, axis_class_));
     std::set<ir::OpId> whole;
-    for (const ir::OpId awaited : passes.awaited)
+    for (const ir::OpId awaited : all_awaited)
       if (!whole.contains(awaited)) add_if_few(awaited, whole);
     AxisClass left;
     left.least_extent = std::numeric_limits<int64_t>::max();
