@@ -24,8 +24,7 @@ class PassFinder {
     std::set<OpId> found;
     for (const ClassAxis& axis : class_.axes)
       for (const ValueId output : graph_.op(axis.op).outputs)
-        for (const OpId reader :
-             output.valid() ? graph_.readers(output) : std::span<const OpId>())
+        for (const OpId reader : output.valid() ? graph_.readers(output) : std::span<const OpId>())
           if (waits_for_any(reader, output)) found.insert(axis.op);
     return found;
   }
