@@ -176,6 +176,72 @@ TEST(FirstPlan, HasLevelsWhereNoEvenPartsFitAtAll) {
   expect_right_results(first->rough->plan, whole, *kernels);
 }
 
+// Convolutions with batch norm, the first half of them read again by the second: parts wait for the
+// statistics of each other, and what lies between is there for all of them.
+ir::Graph normed_with_skips() {
+  constexpr int64_t kSamples = 4, kChannels = 8, kSize = 12;
+  constexpr int kLayers = 4;
+  GraphWriter net;
+  ir::ValueId x = net.given("x", {kSamples, kChannels, kSize, kSize});
+  const auto add_layer = [&](int64_t channels) {
+    x = net.op("Conv", {x, net.given("w", {kChannels, channels, 3, 3}, Category::kParameter)},
+               {{"pads", ir::Dims{1, 1, 1, 1}}});
+    x = net.op("BatchNormTrain",
+               {x, net.given("scale", {kChannels}, Category::kParameter),
+                net.given("shift", {kChannels}, Category::kParameter)},
+               {{"epsilon", 1e-3}});
+    x = net.op("Relu", {x});
+  };
+  std::vector<ir::ValueId> skips;
+  for (int k = 0; k < kLayers; ++k) {
+    add_layer(kChannels);
+    skips.push_back(x);
+  }
+  for (; !skips.empty(); skips.pop_back()) {
+    x = net.op("Concat", {x, skips.back()}, {{"axis", int64_t{1}}});
+    add_layer(2 * kChannels);
+  }
+  net.result(x);
+  return net.graph();
+}
+
+// Whether the schedule of one part keeps the budget when all parts follow it.
+bool fits_mirrored(const ir::Graph& graph, const ir::Graph& step,
+                   const pipeline::OptimizeOptions& options) {
+  const auto within = pipeline::rough_within(step, options);
+  if (!within || within->empty()) return false;
+  pipeline::OptimizeOptions planned = pipeline::with(options, within->front());
+  remat::RematOptions& remat = planned.schedule.remat;
+  remat.order_start = remat.cut_start = remat.greedy_start = remat.chain_start = false;
+  remat.limits.max_units = 1;
+  return pipeline::optimize(graph, planned).has_value();
+}
+
+TEST(FirstPlan, IsMadeOfAllPartsWhereOneSaysTooLittle) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  const ir::Graph graph = normed_with_skips();
+  pipeline::OptimizeOptions options = options_with(*kernels);
+  spend_little(options);
+  options.find_smallest = false;
+  options.split = {.parts = 0};
+  const ir::Graph step = pipeline::step_to_cut(graph, options).value();
+  const int64_t peak = pipeline::peak_as_given(step, options.device.alignment_bytes).value();
+  bool any = false;
+  for (int64_t percent = 44; percent <= 56 && !any; percent += 4) {
+    options.budget_bytes = peak * percent / 100;
+    const auto first = pipeline::first_plan(graph, options, Clock::now());
+    ASSERT_TRUE(first.has_value()) << first.error().message;
+    if (!first->rough) continue;
+    EXPECT_LE(first->rough->plan.arena_bytes, *options.budget_bytes);
+    EXPECT_TRUE(verify::verify(first->rough->plan).ok()) << percent;
+    if (fits_mirrored(graph, step, options)) continue;
+    any = true;
+    const ir::Graph whole = autodiff::make_training_graph(graph, *options.training).value();
+    expect_right_results(first->rough->plan, whole, *kernels);
+  }
+  EXPECT_TRUE(any);
+}
+
 // One that is slower than what is asked for is none.
 TEST_F(FirstPlanTest, IsHandedOutOnlyWithinTheTime) {
   keep_within(43);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
+#include "analysis/common_ancestor.h"
 #include "analysis/schedule_rules.h"
 #include "base/bytes.h"
 
@@ -21,6 +21,13 @@ constexpr ViewTuning kView;
 
 using plan::SchedOpId;
 using plan::SchedValueId;
+
+// Ascending, each once.
+template <class T>
+void sort_once(std::vector<T>& all) {
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+}
 
 class Builder {
  public:
@@ -166,9 +173,8 @@ class Builder {
     const std::vector<SchedOpId> readers = sched_ops(uses_of(graph_, id).readers);
     for (const SchedOpId writer : value.writers)
       for (const SchedOpId reader : readers) in.control.emplace_back(writer, reader);
-    std::set<SchedOpId> both(value.readers.begin(), value.readers.end());
-    both.insert(readers.begin(), readers.end());
-    value.readers.assign(both.begin(), both.end());
+    value.readers.insert(value.readers.end(), readers.begin(), readers.end());
+    sort_once(value.readers);
     view_.storage[in.value] = id;
   }
 
@@ -182,28 +188,14 @@ class Builder {
     for (const auto& [first, second] : control_) before[second].push_back(first);
     for (const SumInProblem& in : view_.sums)
       for (const auto& [first, second] : in.control) before[second].push_back(first);
+    CommonAncestors ancestors(before, kView.most_seen);
+    const auto begins = [&](SchedOpId op) { return !view_.op[op].valid(); };
     for (SumInProblem& in : view_.sums) {
       if (!in.begin.valid()) continue;
       const std::vector<SchedOpId>& all = view_.problem.values[in.value].writers;
-      if (const auto found = latest_common(before, all)) in.control.emplace_back(*found, in.begin);
+      if (const auto found = ancestors.latest(all, begins))
+        in.control.emplace_back(*found, in.begin);
     }
-  }
-
-  // The latest op that comes before each of `all`, other than one that begins a sum. Walks back
-  // through the given order and remembers for each op which of `all` need it.
-  std::optional<SchedOpId> latest_common(const IdVector<SchedOpId, std::vector<SchedOpId>>& before,
-                                         const std::vector<SchedOpId>& all) const {
-    std::map<SchedOpId, std::set<size_t>, std::greater<>> open;
-    for (size_t k = 0; k < all.size(); ++k)
-      for (const SchedOpId p : before[all[k]]) open[p].insert(k);
-    for (size_t seen = 0; !open.empty() && seen < kView.most_seen; ++seen) {
-      const auto [op, needed_by] = *open.begin();
-      open.erase(open.begin());
-      if (!view_.op[op].valid()) continue;
-      if (needed_by.size() == all.size()) return op;
-      for (const SchedOpId p : before[op]) open[p].insert(needed_by.begin(), needed_by.end());
-    }
-    return std::nullopt;
   }
 
   // All of them count; one that the link may move is listed, too.
@@ -226,24 +218,30 @@ class Builder {
   }
 
   std::vector<SchedOpId> sched_ops(const std::vector<ir::OpId>& ops) const {
-    std::set<SchedOpId> found;
-    for (const ir::OpId each : ops) found.insert(view_.sched_op[each]);
-    return {found.begin(), found.end()};
+    std::vector<SchedOpId> found;
+    found.reserve(ops.size());
+    for (const ir::OpId each : ops) found.push_back(view_.sched_op[each]);
+    sort_once(found);
+    return found;
   }
 
   void add_control() {
     for (const SchedOpId second : view_.problem.ops.ids()) {
       if (!view_.op[second].valid()) continue;
       for (const ir::OpId first : waits_for(graph_, view_.op[second]))
-        control_.emplace(view_.sched_op[first], second);
+        control_.emplace_back(view_.sched_op[first], second);
     }
+    sort_once(control_);
     add_before_begins();
-    std::set<std::pair<SchedOpId, SchedOpId>> all = control_;
+    std::vector<std::pair<SchedOpId, SchedOpId>>& all = view_.problem.control;
+    all = control_;
     for (SumInProblem& in : view_.sums) {
-      std::erase_if(in.control, [&](const auto& edge) { return control_.contains(edge); });
-      all.insert(in.control.begin(), in.control.end());
+      std::erase_if(in.control, [&](const auto& edge) {
+        return std::binary_search(control_.begin(), control_.end(), edge);
+      });
+      all.insert(all.end(), in.control.begin(), in.control.end());
     }
-    view_.problem.control.assign(all.begin(), all.end());
+    sort_once(all);
   }
 
   void add_pairs(SchedOpId sched) {
@@ -266,7 +264,7 @@ class Builder {
   std::map<ir::StorageId, size_t> sum_of_;                      // of versions
   std::set<ir::OpId> contributes_;
   std::map<ir::OpId, std::vector<size_t>> begun_before_;  // sums that may begin with the op
-  std::set<std::pair<SchedOpId, SchedOpId>> control_;
+  std::vector<std::pair<SchedOpId, SchedOpId>> control_;  // without sums'; ascending
 };
 
 }  // namespace

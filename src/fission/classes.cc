@@ -155,8 +155,8 @@ class Beforehand {
   }
 
   Result<AxisClass> run() {
-    LT_ASSIGN(const Passes passes, passes_of(graph_, axis_class_));
-    for (const ir::OpId awaited : passes.awaited) add(awaited);
+    LT_ASSIGN(const std::set<ir::OpId> all_awaited, awaited_of(graph_, axis_class_));
+    for (const ir::OpId awaited : all_awaited) add(awaited);
     AxisClass left;
     left.least_extent = std::numeric_limits<int64_t>::max();
     for (const ClassAxis& axis : axis_class_.axes) {

@@ -13,17 +13,26 @@ using ir::ValueId;
 
 class PassFinder {
  public:
-  explicit PassFinder(const ir::Graph& graph)
-      : graph_(graph), walked_(graph.op_count()), in_class_(graph.op_count(), 0) {
-    made_.of = IdVector<OpId, int>(graph.op_count(), 0);
-    made_.waits_for = IdVector<OpId, std::vector<OpId>>(graph.op_count());
+  PassFinder(const ir::Graph& graph, const AxisClass& axis_class)
+      : graph_(graph),
+        class_(axis_class),
+        walked_(graph.op_count()),
+        in_class_(graph.op_count(), 0) {}
+
+  Result<std::set<OpId>> awaited() {
+    LT_RETURN_IF_ERROR(begin());
+    std::set<OpId> found;
+    for (const ClassAxis& axis : class_.axes)
+      for (const ValueId output : graph_.op(axis.op).outputs)
+        for (const OpId reader : output.valid() ? graph_.readers(output) : std::span<const OpId>())
+          if (waits_for_any(reader, output)) found.insert(axis.op);
+    return found;
   }
 
-  Result<Passes> run(const AxisClass& axis_class) {
-    for (const ClassAxis& axis : axis_class.axes) {
-      LT_ASSIGN(walked_[axis.op], walked_along(graph_, axis));
-      in_class_[axis.op] = 1;
-    }
+  Result<Passes> run() {
+    LT_RETURN_IF_ERROR(begin());
+    made_.of = IdVector<OpId, int>(graph_.op_count(), 0);
+    made_.waits_for = IdVector<OpId, std::vector<OpId>>(graph_.op_count());
     for (const OpId id : graph_.ops()) {
       add(id);
       if (in_class_[id]) made_.count = std::max(made_.count, made_.of[id] + 1);
@@ -32,20 +41,42 @@ class PassFinder {
   }
 
  private:
+  Status begin() {
+    for (const ClassAxis& axis : class_.axes) {
+      LT_ASSIGN(walked_[axis.op], walked_along(graph_, axis));
+      in_class_[axis.op] = 1;
+    }
+    return {};
+  }
+
+  // Whether the op, which reads the operand, can only run behind all parts of its maker: it is in
+  // the class, and neither passes its parts on nor adds up what others add to.
+  bool waits_for_maker(OpId id, size_t operand) const {
+    const ValueId value = graph_.op(id).inputs[operand];
+    const OpId maker = graph_.value(value).producer;
+    const int input = static_cast<int>(operand);
+    if (!in_class_[maker]) return false;
+    if (walked_[id].inputs.contains(input) &&
+        walked_[maker].outputs.contains(output_of(maker, value)))
+      return false;
+    const auto accumulators = ops::accumulators(ops::instance_of(graph_, id));
+    return std::none_of(accumulators.begin(), accumulators.end(),
+                        [&](const auto& pair) { return pair.first == input; });
+  }
+  bool waits_for_any(OpId reader, ValueId value) const {
+    const auto& inputs = graph_.op(reader).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i] == value && waits_for_maker(reader, i)) return true;
+    return false;
+  }
+
   void add(OpId id) {
     const ir::Op& op = graph_.op(id);
-    const auto accumulators = ops::accumulators(ops::instance_of(graph_, id));
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (!op.inputs[i].valid() || !graph_.value(op.inputs[i]).producer.valid()) continue;
-      const int input = static_cast<int>(i);
       const OpId maker = graph_.value(op.inputs[i]).producer;
-      const bool passes_on = walked_[id].inputs.contains(input) &&
-                             walked_[maker].outputs.contains(output_of(maker, op.inputs[i]));
-      const bool adds = std::any_of(accumulators.begin(), accumulators.end(),
-                                    [&](const auto& pair) { return pair.first == input; });
-      const bool waits = in_class_[maker] && !passes_on && !adds;
+      const bool waits = waits_for_maker(id, i);
       made_.of[id] = std::max(made_.of[id], made_.of[maker] + (waits ? 1 : 0));
-      if (waits) made_.awaited.insert(maker);
       if (waits) wait(id, is_view(maker) ? makers_behind(maker) : std::vector{maker});
       if (is_view(maker) || !in_class_[maker]) wait(id, made_.waits_for[maker]);
     }
@@ -75,6 +106,7 @@ class PassFinder {
   }
 
   const ir::Graph& graph_;
+  const AxisClass& class_;
   IdVector<OpId, Walked> walked_;
   IdVector<OpId, char> in_class_;
   Passes made_;
@@ -107,7 +139,11 @@ Result<Walked> walked_along(const ir::Graph& graph, const ClassAxis& axis) {
 }
 
 Result<Passes> passes_of(const ir::Graph& graph, const AxisClass& axis_class) {
-  return PassFinder(graph).run(axis_class);
+  return PassFinder(graph, axis_class).run();
+}
+
+Result<std::set<OpId>> awaited_of(const ir::Graph& graph, const AxisClass& axis_class) {
+  return PassFinder(graph, axis_class).awaited();
 }
 
 }  // namespace lowtide::fission

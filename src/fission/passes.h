@@ -33,10 +33,13 @@ struct Passes {
   // Ops of the class, none of them a view, all parts of which run before any of this op; those that
   // it only waits for behind others are left out.
   IdVector<ir::OpId, std::vector<ir::OpId>> waits_for;
-  std::set<ir::OpId> awaited;  // ops of the class, views too, all parts of which some op waits for
 };
 
 // Error: as ops::axis_map.
 Result<Passes> passes_of(const ir::Graph& graph, const AxisClass& axis_class);
+
+// Ops of the class, views too, all parts of which some op waits for. Only those and their readers
+// are looked at: a step has hundreds of classes.
+Result<std::set<ir::OpId>> awaited_of(const ir::Graph& graph, const AxisClass& axis_class);
 
 }  // namespace lowtide::fission

@@ -314,7 +314,8 @@ ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers) {
   const plan::ScheduleProblem problem = analysis::relaxed_sums(view);
   remat::Floor floor = proven_floor(problem, transfers);
   std::string reason = what_sets(problem, floor);
-  return {floor.bytes, std::move(reason), std::move(floor)};
+  std::string op = floor.op.valid() ? problem.ops[floor.op].name : "";
+  return {floor.bytes, std::move(reason), std::move(op), std::move(floor)};
 }
 
 Result<BudgetSolution> fit_budget(const analysis::ScheduleView& view,

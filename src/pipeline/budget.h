@@ -33,6 +33,7 @@ struct BudgetSolution {
 struct ProvenFloor {
   int64_t bytes = 0;
   std::string reason;    // what sets it: "op 'head' with 'logits' (196.3 MiB), ..."
+  std::string op = {};   // by name; empty: none
   remat::Floor found{};  // of the view with its sums in any order
 };
 ProvenFloor floor_of_view(const analysis::ScheduleView& view, bool transfers);

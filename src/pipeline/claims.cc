@@ -132,8 +132,9 @@ remat::TimeBoundOptions bound_to_claim(std::span<const plan::SchedOpId> order) {
   return {.order = order, .given_order_too = true, .multipliers = true};
 }
 
-remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers) {
-  return remat::floor_of(allowed(problem, transfers));
+remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers,
+                          const remat::FloorQuestion& question) {
+  return remat::floor_of(allowed(problem, transfers), question);
 }
 
 Claimed make_claims(const ClaimInputs& in) {
@@ -153,9 +154,13 @@ Claimed make_claims(const ClaimInputs& in) {
   claims.lower_bound_ticks = scale.once();
   if (in.budget_bytes) {
     claims.budget_bytes = in.budget_bytes;
+    const int64_t most = in.floor_bytes.value_or(remat::FloorQuestion::kAny);
     const remat::Floor floor =
-        in.floor != nullptr ? *in.floor : proven_floor(in.view.problem, in.transfers);
-    claims.floor_bytes = std::min(floor.bytes, in.floor_bytes.value_or(floor.bytes));
+        in.floor != nullptr
+            ? *in.floor
+            : proven_floor(in.view.problem, in.transfers, {.enough = most, .first = in.floor_op});
+    result.floor_op = floor.op;
+    claims.floor_bytes = std::min(floor.bytes, most);
     claims.certificate.floor = in_plan(in.graph, in.view, {.floor = floor.way}).floor;
     if (claims.predicted_seconds > claims.once_seconds && may_be_checked(in.graph))
       result.cut_short = claim_time_bound(in, claims);

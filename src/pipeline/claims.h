@@ -28,7 +28,8 @@ struct ClaimInputs {
   bool soon = false;      // someone waits: no bound that takes long
   // Where the graph has one of several orders of its sums: what holds for all of them.
   std::optional<int64_t> floor_bytes = {};
-  // What proven_floor says of the view's problem; none: it is asked here.
+  plan::SchedOpId floor_op = {};  // that may well set it
+  // proven_floor of the view's problem, as far as `floor_bytes` goes; none: it is asked here.
   const remat::Floor* floor = nullptr;
   // Of the search for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
   // move; no units: not at all.
@@ -43,14 +44,16 @@ struct ClaimInputs {
 
 struct Claimed {
   plan::Claims claims;
-  bool cut_short = false;  // the clock or the flag ended the proof
+  plan::SchedOpId floor_op;  // whose need shows the claimed floor; none: residents', or no budget
+  bool cut_short = false;    // the clock or the flag ended the proof
 };
 Claimed make_claims(const ClaimInputs& inputs);
 
 // How the bound is asked for that a plan claims. `order`, which is borrowed: each op once.
 remat::TimeBoundOptions bound_to_claim(std::span<const plan::SchedOpId> order);
 
-// What the least arena of any schedule is proven to have.
-remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers);
+// What the least arena of any schedule is proven to have, as far as it is asked for.
+remat::Floor proven_floor(const plan::ScheduleProblem& problem, bool transfers,
+                          const remat::FloorQuestion& question = {});
 
 }  // namespace lowtide::pipeline

@@ -401,6 +401,27 @@ TEST(Claims, TheVerifierFindsTheFloorOfTheSearches) {
   }
 }
 
+// Whatever op is looked at first: a claim up to the floor is shown, and none above it.
+TEST(Claims, TheVerifierShowsAFloorThatIsClaimedAndNoMore) {
+  int64_t ended_early = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Rng rng(seed);
+    Made made = in_best_order(blocks(rng, 2 + static_cast<int>(seed % 9)), random_links(seed, rng));
+    const int64_t floor = verify::verify(made.plan).floor_bytes;
+    for (const int64_t claimed : {floor / 2, floor, floor + 1}) {
+      made.plan.claims.floor_bytes = claimed;
+      const auto ops = static_cast<uint64_t>(made.plan.ops.size());
+      const verify::Report report =
+          verify::verify(made.plan, {.as_claimed = true, .first = plan::PlanOpId(rng.below(ops))});
+      EXPECT_EQ(report.has(verify::Violation::kFloor), claimed > floor) << "seed " << seed;
+      EXPECT_GE(report.floor_bytes, std::min(claimed, floor)) << "seed " << seed;
+      EXPECT_LE(report.floor_bytes, floor) << "seed " << seed;
+      ended_early += report.floor_bytes < floor;
+    }
+  }
+  EXPECT_GT(ended_early, 10);
+}
+
 // Multipliers for a chain of cuts, in the words of the search and of the plan.
 struct Chosen {
   remat::Multipliers of_search;

@@ -17,6 +17,8 @@ constexpr size_t kNumbers = 2;
 // Of the budget, what estimates with reruns have to keep: less where a plan needs more than they
 // say.
 constexpr int64_t kEighthsOfBudget[] = {8, 7};
+// Ops of the step in parts up to which its own schedules are made, in about a second.
+constexpr int64_t kMostOpsAnew = 4000;
 
 // What each op once in a known order needs, and hardly more: of each search as much as a closer
 // look at labels has.
@@ -38,6 +40,14 @@ OptimizeOptions with_less_work(OptimizeOptions options) {
   remat.order_start = remat.cut_start = remat.mixed_start = remat.cut_bound = false;
   remat.greedy_start = remat.chain_start = false;
   remat.limits.max_units = std::min(remat.limits.max_units, LabelSearchTuning().remat_units);
+  return options;
+}
+
+// Where the schedule of one part does not fit when all parts follow it: those that are made of the
+// step in parts itself, by rules and along its chain of stages (remat/remat.h).
+OptimizeOptions with_starts_of_its_own(OptimizeOptions options) {
+  remat::RematOptions& remat = options.schedule.remat;
+  remat.order_start = remat.greedy_start = remat.chain_start = true;
   return options;
 }
 
@@ -64,17 +74,28 @@ Status try_in_turn(const ir::Graph& forward, const OptimizeOptions& little,
   return {};
 }
 
+bool has_few_ops(const ir::Graph& step, const fission::Labels& labels) {
+  return static_cast<int64_t>(step.op_count()) * fission::most_parts(labels) <= kMostOpsAnew;
+}
+
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const OptimizeOptions& options,
                     Clock::time_point start, FirstPlan& first) {
   const OptimizeOptions little = with_less_work(with_little_work(options));
   Trials trials;
+  std::vector<Candidate> anew;
   for (const int64_t eighths : kEighthsOfBudget) {
     OptimizeOptions estimated = after(options, seconds_since(start));
     estimated.budget_bytes = *options.budget_bytes / 8 * eighths;
     LT_ASSIGN(const std::vector<Candidate> within, rough_within(step, estimated));
     LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, start, options, trials));
     if (trials.best || within.empty()) break;
+    anew.assign(within.begin(), within.begin() + 1);
+  }
+  if (!trials.best && !anew.empty() && has_few_ops(step, anew.front().labels)) {
+    anew.front().starts.clear();
+    LT_RETURN_IF_ERROR(
+        try_in_turn(forward, with_starts_of_its_own(little), anew, start, options, trials));
   }
   first.rough = std::move(trials.best);
   return {};

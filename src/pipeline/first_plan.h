@@ -7,8 +7,10 @@
 // reruns is made in the whole step and in one part of the even parts that promise most, and where
 // no such parts fit either, in the first labels with levels that do; its schedule, mirrored, is
 // planned with hardly any more search, and where the plan needs more than was estimated, once more
-// with estimates within seven eighths of the budget. The plan is for who does not wait; the search
-// goes on as if there were none.
+// with estimates within seven eighths of the budget. Where that misses the budget, too (parts that
+// wait for each other keep what one part does not show), the last of these parts are planned from
+// the schedules that rules and chains make of the step in parts itself, if it has few enough ops.
+// The plan is for who does not wait; the search goes on as if there were none.
 //
 // Tests: tests/first_plan_test.cc, tests/split_test.cc.
 #pragma once

@@ -12,6 +12,7 @@
 #include "pipeline/budget.h"
 #include "pipeline/claims.h"
 #include "pipeline/front_in_parts.h"
+#include "pipeline/named_runs.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
 
@@ -226,7 +227,9 @@ Result<Front> optimize_front_as_given(const ir::Graph& forward, const OptimizeOp
   // Neighbours start from each other's schedules, so all have one order of each sum.
   if (!ready.view.sums.empty()) {
     LT_ASSIGN(ready, settle_sums(ready, ready.unlimited, options));
-    ready.settled_floor = proven_floor(ready.view.problem, options.schedule.transfers);
+    ready.settled_floor = proven_floor(
+        ready.view.problem, options.schedule.transfers,
+        {.enough = ready.floor->bytes, .first = op_named(ready.view.problem, ready.floor->op)});
   }
   std::vector<int64_t> budgets = choose(front.floor_bytes, ready.unlimited.arena_bytes);
   std::sort(budgets.begin(), budgets.end(), std::greater<>());

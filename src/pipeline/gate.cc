@@ -31,7 +31,8 @@ std::string parent_folder(const OptimizeOptions& options) {
 // One line for each finding; empty: the plan is right.
 std::vector<std::string> all_findings(const plan::Plan& plan, const MadeFrom& from) {
   std::vector<std::string> lines;
-  for (const verify::Finding& finding : verify::verify(plan).findings)
+  for (const verify::Finding& finding :
+       verify::verify(plan, {.as_claimed = true, .first = from.floor_op}).findings)
     lines.push_back(fmt::format("{}: {}", verify::name(finding.kind), printable(finding.message)));
   if (!lines.empty()) return lines;
   if (from.whole != nullptr)

@@ -27,6 +27,7 @@ struct MadeFrom {
   const OptimizeOptions& options;
   const ir::Graph* whole = nullptr;         // before ops were cut, where some were
   const ir::Graph* in_any_order = nullptr;  // before sums were put in order, where some were
+  plan::PlanOpId floor_op = {};             // that sets the claimed floor, as far as is known
 };
 
 // Error: kInternal, in one line: what the verifier found, and the folder.

@@ -65,4 +65,10 @@ std::vector<SchedAction> named_runs(const plan::ScheduleProblem& problem,
   return runs.take();
 }
 
+SchedOpId op_named(const plan::ScheduleProblem& problem, std::string_view name) {
+  for (const SchedOpId op : problem.ops.ids())
+    if (problem.ops[op].name == name) return op;
+  return SchedOpId::none();
+}
+
 }  // namespace lowtide::pipeline

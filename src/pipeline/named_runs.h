@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/schedule_problem.h"
@@ -18,5 +19,8 @@ namespace lowtide::pipeline {
 // proposal: control edges may forbid it all the same.
 std::vector<plan::SchedAction> named_runs(const plan::ScheduleProblem& problem,
                                           std::span<const std::string> names);
+
+// None: no op has the name.
+plan::SchedOpId op_named(const plan::ScheduleProblem& problem, std::string_view name);
 
 }  // namespace lowtide::pipeline

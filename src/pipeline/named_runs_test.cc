@@ -53,5 +53,12 @@ TEST(NamedRuns, AreRepeatedWhereTheyMayBe) {
   EXPECT_EQ(runs({"a", "b", "a", "b", "c", "c"}), "a first copy b a b c last ");
 }
 
+TEST(NamedRuns, KnowsAnOpByItsName) {
+  const plan::ScheduleProblem p = problem();
+  EXPECT_EQ(op_named(p, "b"), SchedOpId(3));
+  EXPECT_EQ(op_named(p, "d"), SchedOpId::none());
+  EXPECT_EQ(op_named(p, ""), SchedOpId::none());
+}
+
 }  // namespace
 }  // namespace lowtide::pipeline

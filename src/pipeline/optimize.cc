@@ -12,6 +12,7 @@
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
 #include "pipeline/split.h"
+#include "plan/sequence_simulator.h"
 #include "remat/bounds/time_bound.h"
 
 namespace lowtide::pipeline {
@@ -88,6 +89,21 @@ Solution order_of_sums(const Prepared& any_order, const OptimizeOptions& options
   return packed.value_or(any_order.unlimited);
 }
 
+// What is asked of the floor of a chain: no plan claims more than what holds of all orders, and
+// where a schedule within the budget is known, the floor is none above it.
+remat::FloorQuestion asked_of_chain(const Prepared& chain, const OptimizeOptions& options) {
+  const plan::ScheduleProblem& problem = chain.view.problem;
+  remat::FloorQuestion question{.enough = chain.floor->bytes,
+                                .first = op_named(problem, chain.floor->op)};
+  const int64_t budget = *options.budget_bytes;
+  for (const std::vector<std::string>& start : options.starts) {
+    const auto profile = plan::simulate_sequence(problem, named_runs(problem, start));
+    if (profile && profile->peak_bytes <= budget) return question;
+  }
+  question.budget = budget;
+  return question;
+}
+
 // First the chains of sums in the order that was found, whose ops may run again; where they miss
 // the budget, or much faster might be possible, sums in any order, whose ops run once. `ready`
 // becomes what the solution is of. A budget is only called infeasible where that holds whatever the
@@ -99,7 +115,8 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
     return fit_budget(ready.view, rest(), ready.order.sequence, ready.unlimited, *ready.floor);
   Prepared any_order = std::move(ready);
   LT_ASSIGN(ready, settle_sums(any_order, order_of_sums(any_order, options), options));
-  ready.settled_floor = proven_floor(ready.view.problem, options.schedule.transfers);
+  ready.settled_floor =
+      proven_floor(ready.view.problem, options.schedule.transfers, asked_of_chain(ready, options));
   const bool chain_is_too_large = ready.settled_floor->bytes > *options.budget_bytes;
   Result<BudgetSolution> chained =
       chain_is_too_large

@@ -17,10 +17,12 @@
 #include "pipeline/claims.h"
 #include "pipeline/freed_cuts.h"
 #include "pipeline/gate.h"
+#include "pipeline/named_runs.h"
 #include "pipeline/settle_sums.h"
 #include "pipeline/split_notes.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/write_plan.h"
+#include "pipeline/write_steps.h"
 #include "plan/pack_text.h"
 #include "plan/schedule_simulator.h"
 #include "plan/schedule_text.h"
@@ -247,7 +249,10 @@ Result<ir::Graph> step_in_one_part(const ir::Graph& forward, const OptimizeOptio
   return graph;
 }
 
-Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
+namespace {
+
+// Graph and costs.
+Result<Prepared> costed(const ir::Graph& forward, const OptimizeOptions& options) {
   Prepared ready;
   StageClock stage(ready.stages);
   ready.forward = &forward;
@@ -276,6 +281,15 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   LT_RETURN_IF_ERROR(take_pieces(ready.graph, options));
   stage.done("pieces");
   LT_ASSIGN(ready.costs, op_costs(ready.graph, options, ready.coverage));
+  stage.done("costs");
+  return ready;
+}
+
+}  // namespace
+
+Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) {
+  LT_ASSIGN(Prepared ready, costed(forward, options));
+  StageClock stage(ready.stages);
   std::vector<analysis::Sum> sums;
   analysis::OpCosts costs = ready.costs;
   if (options.sums) {
@@ -283,7 +297,7 @@ Result<Prepared> pose(const ir::Graph& forward, const OptimizeOptions& options) 
   }
   LT_ASSIGN(const auto least, least_workspaces(ready, options, sums));
   LT_ASSIGN(ready.view, make_view(ready.graph, costs, options, sums, &least));
-  stage.done("costs");
+  stage.done("problem");
   return ready;
 }
 
@@ -311,7 +325,7 @@ namespace {
 Status add_unsplit(const ir::Graph& forward, OptimizeOptions options, Prepared& ready) {
   options.split = {};
   options.cuts.clear();
-  LT_ASSIGN(const Prepared unsplit, pose(forward, options));
+  LT_ASSIGN(const Prepared unsplit, costed(forward, options));
   const auto& seconds = unsplit.costs.seconds;
   ready.whole_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   ready.unsplit = unsplit_ops(unsplit.graph, unsplit.costs, options.device.alignment_bytes);
@@ -365,6 +379,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
                    options.budget_bytes, options.schedule.transfers, result.cut_short,
                    ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
+                   ready.floor ? op_named(ready.view.problem, ready.floor->op) : SchedOpId(),
                    ready.settled_floor ? &*ready.settled_floor : nullptr,
                    options.schedule.remat.limits.with_units(options.proof_units),
                    solved.bound ? &*solved.bound : nullptr, options.progress,
@@ -393,9 +408,11 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.whole_seconds = ready.whole_seconds;
   result.bound_of_one_order = ready.sums_are_settled;
   stage.done("plan");
-  LT_RETURN_IF_ERROR(
-      pass_gate(result.plan, {*ready.forward, ready.graph, ready.view.problem, options,
-                              ready.whole ? &*ready.whole : nullptr, ready.in_any_order.get()}));
+  LT_RETURN_IF_ERROR(pass_gate(
+      result.plan,
+      {*ready.forward, ready.graph, ready.view.problem, options,
+       ready.whole ? &*ready.whole : nullptr, ready.in_any_order.get(),
+       claimed.floor_op.valid() ? plan_id(ready.view.op[claimed.floor_op]) : plan::PlanOpId()}));
   stage.done("verify");
   return result;
 }

@@ -47,7 +47,9 @@ class Joint {
   // False: proven that nothing fits.
   bool find_bound() {
     for (const plan::SchedOp& op : problem_.ops) result_.lower_bound_seconds += op.seconds;
-    if (!options_.remat.cut_bound) return floor_of(problem_).bytes <= *problem_.budget_bytes;
+    const int64_t budget = *problem_.budget_bytes;
+    if (!options_.remat.cut_bound)
+      return floor_of(problem_, {.enough = 0, .budget = budget}).bytes <= budget;
     TimeBoundOptions asked = asked_by_search(options_.remat.bound, options_.remat.limits);
     asked.several &= options_.remat.several_cuts;
     TimeBound bound = time_bound(problem_, asked);

@@ -84,7 +84,8 @@ class Solve {
     if (options_.proof_units > 0) prove();
     if (is_optimal()) return finish(plan::SolveStatus::kOptimal);
     if (options_.cut_bound && outcome_.sequence.empty() &&
-        floor_of(problem_).bytes > *problem_.budget_bytes)
+        floor_of(problem_, {.enough = 0, .budget = *problem_.budget_bytes}).bytes >
+            *problem_.budget_bytes)
       return finish(plan::SolveStatus::kInfeasible);
     return finish(outcome_.cut_short || outcome_.sequence.empty() ? plan::SolveStatus::kLimit
                                                                   : plan::SolveStatus::kFeasible);

@@ -96,7 +96,25 @@ void count_runs(const plan::Plan& plan, Report& report) {
   }
 }
 
-void check_bytes(const Facts& facts, Report& report, Findings& findings) {
+// Of a claim only whether it is true: what shows it comes first, and no more is looked for.
+int64_t floor_as_claimed(const Precedence& precedence, PlanOpId first) {
+  const plan::Claims& claims = precedence.facts.plan.claims;
+  const int64_t claimed = claims.floor_bytes.value_or(0);
+  if (claims.certificate.floor && needs_backwards(precedence, *claims.certificate.floor, claimed))
+    return claimed;
+  return floor_bytes(precedence, claimed, first);
+}
+
+int64_t whole_floor(const Precedence& precedence) {
+  const plan::Claims& claims = precedence.facts.plan.claims;
+  const int64_t found = floor_bytes(precedence);
+  const int64_t claimed = claims.floor_bytes.value_or(0);
+  const bool is_shown = claimed > found && claims.certificate.floor &&
+                        needs_backwards(precedence, *claims.certificate.floor, claimed);
+  return is_shown ? claimed : found;
+}
+
+void check_bytes(const Facts& facts, const FloorAsked& asked, Report& report, Findings& findings) {
   const plan::Claims& claims = facts.plan.claims;
   const auto compare = [&](Violation kind, std::string_view what, int64_t claimed, int64_t found) {
     if (claimed != found)
@@ -109,10 +127,8 @@ void check_bytes(const Facts& facts, Report& report, Findings& findings) {
     findings.add(Violation::kBudget, fmt::format("an arena of {} bytes for a budget of {}",
                                                  facts.plan.arena_bytes, *claims.budget_bytes));
   const Precedence precedence(facts);
-  report.floor_bytes = floor_bytes(precedence);
-  if (claims.floor_bytes && claims.certificate.floor && *claims.floor_bytes > report.floor_bytes &&
-      needs_backwards(precedence, *claims.certificate.floor, *claims.floor_bytes))
-    report.floor_bytes = *claims.floor_bytes;
+  report.floor_bytes =
+      asked.as_claimed ? floor_as_claimed(precedence, asked.first) : whole_floor(precedence);
   if (claims.floor_bytes && *claims.floor_bytes > report.floor_bytes)
     findings.add(Violation::kFloor, fmt::format("a floor of {} bytes claimed, {} found",
                                                 *claims.floor_bytes, report.floor_bytes));
@@ -171,8 +187,8 @@ void check_bound(const Facts& facts, Report& report, Findings& findings) {
 
 }  // namespace
 
-void check_claims(const Facts& facts, Report& report, Findings& findings) {
-  check_bytes(facts, report, findings);
+void check_claims(const Facts& facts, const FloorAsked& asked, Report& report, Findings& findings) {
+  check_bytes(facts, asked, report, findings);
   check_times(facts, report, findings);
   check_bound(facts, report, findings);
 }

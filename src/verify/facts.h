@@ -76,10 +76,11 @@ void check_roles(const Facts& facts, Findings& findings);         // roles.cc
 struct Lives;
 Lives replay(const Facts& facts, Report& report, Findings& findings);  // replay.cc
 void check_addresses(const Facts& facts, const Lives& lives, Report& report,
-                     Findings& findings);                                        // addresses.cc
-void check_slots(const Facts& facts, Findings& findings);                        // slots.cc
-int64_t peak_of_given_order(const Facts& facts);                                 // replay.cc
-void check_claims(const Facts& facts, Report& report, Findings& findings);       // claims.cc
+                     Findings& findings);                  // addresses.cc
+void check_slots(const Facts& facts, Findings& findings);  // slots.cc
+int64_t peak_of_given_order(const Facts& facts);           // replay.cc
+void check_claims(const Facts& facts, const FloorAsked& asked, Report& report,
+                  Findings& findings);                                           // claims.cc
 void check_certificate(const Facts& facts, Report& report, Findings& findings);  // bound.cc
 // In time_bound.cc.
 void check_time_certificate(const Facts& facts, Report& report, Findings& findings);

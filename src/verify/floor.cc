@@ -203,7 +203,7 @@ class AtMost {
 
 }  // namespace
 
-int64_t floor_bytes(const Precedence& precedence) {
+int64_t floor_bytes(const Precedence& precedence, int64_t enough, PlanOpId first) {
   const Facts& facts = precedence.facts;
   int64_t floor = facts.resident_bytes;
   for (PlanStorageId s : facts.plan.storages.ids())
@@ -214,15 +214,20 @@ int64_t floor_bytes(const Precedence& precedence) {
     if (!facts.is_view_op[o]) ops.push_back(o);
   std::stable_sort(ops.begin(), ops.end(),
                    [&](PlanOpId a, PlanOpId b) { return at_most[a] > at_most[b]; });
-  for (PlanOpId o : ops) {
-    if (at_most[o] <= floor) break;
+  const auto look_at = [&](PlanOpId o) {
     const FloorOfOp of_op(precedence, o);
     int64_t bytes = of_op.present_bytes();
     if (facts.plan.slow_tiers.empty()) {
-      if (bytes + of_op.last_resort_bytes() <= floor) continue;
+      if (bytes + of_op.last_resort_bytes() <= floor) return;
       bytes += of_op.least_bytes();
     }
     floor = std::max(floor, bytes);
+  };
+  if (first.valid() && first.index() < facts.plan.ops.size() && !facts.is_view_op[first])
+    look_at(first);
+  for (PlanOpId o : ops) {
+    if (at_most[o] <= floor || floor >= enough) break;
+    look_at(o);
   }
   return floor;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -75,8 +76,10 @@ struct Segments {
   IdVector<PlanOpId, size_t> last;           // of any run
 };
 
-// No schedule needs less (floor.cc).
-int64_t floor_bytes(const Precedence& precedence);
+// No schedule needs less (floor.cc). The search ends where it has shown `enough`, and begins with
+// `first`, if that is an op.
+int64_t floor_bytes(const Precedence& precedence,
+                    int64_t enough = std::numeric_limits<int64_t>::max(), PlanOpId first = {});
 // A certificate that takes more sets of storages is refused; the search for them looks at fewer.
 constexpr size_t kMostBackwardSets = 50'000;
 // Does the certificate show that no schedule needs less than so many bytes (backward.cc)?

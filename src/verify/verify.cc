@@ -84,7 +84,7 @@ bool Report::has(Violation kind) const {
                      [kind](const Finding& finding) { return finding.kind == kind; });
 }
 
-Report verify(const plan::Plan& plan) {
+Report verify(const plan::Plan& plan, const FloorAsked& asked) {
   Report report;
   Findings findings(report.findings);
   if (const Status status = plan::check(plan); !status) {
@@ -100,7 +100,7 @@ Report verify(const plan::Plan& plan) {
   check_addresses(facts, lives, report, findings);
   check_slots(facts, findings);
   report.peak_before_bytes = peak_of_given_order(facts);
-  check_claims(facts, report, findings);
+  check_claims(facts, asked, report, findings);
   if (!report.has(Violation::kGivenOrder)) check_certificate(facts, report, findings);
   check_time_certificate(facts, report, findings);
   return report;

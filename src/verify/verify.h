@@ -145,7 +145,16 @@ struct Report {
 };
 inline constexpr size_t kMaxFindings = 200;
 
+// How much is asked of the floor: all that there is to find, or as much as the plan claims. The
+// latter finds the same wrong claims; Report::floor_bytes may then be less, where the search for
+// more ended.
+struct FloorAsked {
+  bool as_claimed = false;
+  // Then an op that is looked at before all others, whatever it is; none: as they come.
+  plan::PlanOpId first = {};
+};
+
 // O(n^2) in buffers, and one maximum flow; well under 2 s for 2,500 ops. Survives any plan.
-Report verify(const plan::Plan& plan);
+Report verify(const plan::Plan& plan, const FloorAsked& asked = {});
 
 }  // namespace lowtide::verify

@@ -368,6 +368,9 @@ TEST(ViolationsTest, EachKindIsFoundAndNamed) {
       EXPECT_FALSE(finding.message.empty());
       EXPECT_EQ(finding.message.find('\n'), std::string::npos);
     }
+    const Report as_claimed = verify(plan, {.as_claimed = true});
+    EXPECT_TRUE(as_claimed.has(c.kind)) << name(c.kind);
+    EXPECT_EQ(as_claimed.findings.size(), report.findings.size()) << name(c.kind);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <queue>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "remat/bounds/in_place_matching.h"
 
@@ -12,13 +13,11 @@ namespace {
 
 using Set = std::vector<SchedValueId>;  // ascending
 
-struct SetHash {
-  size_t operator()(const Set& set) const {
-    uint64_t hash = 1469598103934665603U;  // FNV-1a, by values
-    for (const SchedValueId v : set) hash = (hash ^ v.index()) * 1099511628211U;
-    return hash ^ (hash >> 29);
-  }
-};
+uint64_t hash_of(const Set& set) {
+  uint64_t hash = 1469598103934665603U;  // FNV-1a, by values
+  for (const SchedValueId v : set) hash = (hash ^ v.index()) * 1099511628211U;
+  return hash ^ (hash >> 29);
+}
 
 bool contains(const Set& set, SchedValueId v) {
   return std::binary_search(set.begin(), set.end(), v);
@@ -54,48 +53,73 @@ class Search {
     size_t parent = kNone;
     SchedOpId op;  // whose run has the set before it
     bool done = false;
+    size_t next = kNone;  // another set of the same hash
   };
 
   void expand(size_t node) {
-    const Set set = nodes_[node].set;
+    set_ = nodes_[node].set;
     makers_.clear();
-    for (const SchedValueId v : set) makers_.push_back(problem_.values[v].producer);
+    for (const SchedValueId v : set_) makers_.push_back(problem_.values[v].producer);
     std::sort(makers_.begin(), makers_.end());
     makers_.erase(std::unique(makers_.begin(), makers_.end()), makers_.end());
-    for (const SchedOpId op : std::vector(makers_)) reach(op, set, node, nodes_[node].peak);
+    for (const SchedOpId op : makers_) reach(op, set_, node, nodes_[node].peak);
   }
 
   // What `op` has before it, if `set` is needed after it.
   void reach(SchedOpId op, const Set& set, size_t parent, int64_t peak_after) {
+    go_back(op, set);
     const int64_t peak = std::max(peak_after, present_bytes(op, set));
-    Set before;
-    for (const SchedValueId v : set)
-      if (problem_.values[v].producer != op) before.push_back(v);
-    for (const SchedValueId v : graph_.reads[op])
-      if (problem_.values[v].bytes >= least_bytes_) before.push_back(v);
-    std::sort(before.begin(), before.end());
-    before.erase(std::unique(before.begin(), before.end()), before.end());
-    const auto [found, is_new] = index_.try_emplace(before, nodes_.size());
-    if (is_new) nodes_.push_back({before, peak, parent, op});
-    Node& node = nodes_[found->second];
-    if (!is_new && node.peak <= peak) return;
-    node.peak = peak, node.parent = parent, node.op = op;
-    int64_t bytes = 0;
-    for (const SchedValueId v : before) bytes += problem_.values[v].bytes;
+    size_t& first = first_of_hash_.try_emplace(hash_of(before_), kNone).first->second;
+    size_t node = first;
+    while (node != kNone && nodes_[node].set != before_) node = nodes_[node].next;
+    if (node == kNone) {
+      node = nodes_.size();
+      nodes_.push_back({before_, peak, parent, op, false, std::exchange(first, node)});
+    } else if (nodes_[node].peak > peak) {
+      nodes_[node].peak = peak, nodes_[node].parent = parent, nodes_[node].op = op;
+    } else {
+      return;
+    }
     // Ways that show nothing are followed towards little memory, which soon ends most of them.
-    open_.emplace(std::max(peak, above_), bytes, found->second);
+    open_.emplace(std::max(peak, above_), before_bytes_, node);
   }
 
+  // `before_` and what is known of it. Both lists that it is made of are ascending.
+  void go_back(SchedOpId op, const Set& set) {
+    before_.clear();
+    before_bytes_ = waiting_bytes_ = 0;
+    const auto bytes = [&](SchedValueId v) { return problem_.values[v].bytes; };
+    const auto add = [&](SchedValueId v) {
+      before_.push_back(v);
+      before_bytes_ += bytes(v);
+    };
+    const auto reads = graph_.reads[op];
+    size_t read = 0;
+    const auto add_reads = [&](SchedValueId below) {
+      for (; read < reads.size() && reads[read] < below; ++read)
+        if (bytes(reads[read]) >= least_bytes_) add(reads[read]);
+    };
+    for (const SchedValueId v : set) {
+      if (problem_.values[v].producer == op) continue;
+      add_reads(v);
+      if (read < reads.size() && reads[read] == v)
+        ++read;
+      else
+        waiting_bytes_ += bytes(v);
+      add(v);
+    }
+    add_reads(SchedValueId(problem_.values.size()));
+  }
+
+  // While it runs; go_back has found what waits.
   int64_t present_bytes(SchedOpId op, const Set& after) {
-    int64_t bytes = problem_.resident_bytes + graph_.own_bytes(op);
-    for (const SchedValueId v : waiting(op, after)) bytes += problem_.values[v].bytes;
     matching_.clear();
     for (const size_t i : graph_.pairs[op]) {
       const plan::InPlacePair& pair = problem_.in_place[i];
       if (!contains(after, pair.input))
         matching_.add(pair.input, pair.output, problem_.values[pair.output].bytes);
     }
-    return bytes - matching_.most_bytes();
+    return problem_.resident_bytes + graph_.own_bytes(op) + waiting_bytes_ - matching_.most_bytes();
   }
 
   Set waiting(SchedOpId op, const Set& after) const {
@@ -123,10 +147,14 @@ class Search {
   const plan::ScheduleProblem& problem_;
   const int64_t least_bytes_, above_;
   std::vector<Node> nodes_;
-  std::unordered_map<Set, size_t, SetHash> index_;
-  using Entry = std::tuple<int64_t, int64_t, size_t>;  // peak, bytes of the set, node
+  std::unordered_map<uint64_t, size_t> first_of_hash_;  // nodes
+  using Entry = std::tuple<int64_t, int64_t, size_t>;   // peak, bytes of the set, node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open_;
+  Set set_;  // that is looked at
   std::vector<SchedOpId> makers_;
+  Set before_;                 // the run of an op that is looked at
+  int64_t before_bytes_ = 0;   // of the set
+  int64_t waiting_bytes_ = 0;  // of it, what the op does not read
   InPlaceMatching matching_;
 };
 

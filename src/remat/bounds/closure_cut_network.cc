@@ -108,8 +108,9 @@ void ClosureNetwork::expand() {
 }
 
 void ClosureNetwork::reach(SchedValueId value, bool needed) {
+  if (charge_of_[value] != kNone) return;
   const int64_t bytes = charged_bytes(value);
-  if (charge_of_[value] != kNone || bytes == 0) return;
+  if (bytes == 0) return;
   charge_of_[value] = static_cast<uint32_t>(charges_.size());
   const SchedOpId producer = graph_.problem->values[value].producer;
   Charge charge{value, bytes, graph_.problem->values[value].moved_parts,

@@ -116,11 +116,11 @@ void describe(const StepGraph& graph, Floor& floor) {
 
 class Finder {
  public:
-  explicit Finder(const plan::ScheduleProblem& problem)
-      : problem_(problem), graph_(problem), most_(most_bytes(graph_)) {
-    floor_.bytes = problem.resident_bytes;
-    if (problem.link)
-      for (const plan::SchedResident& r : problem.residents) floor_.bytes -= r.bytes;
+  Finder(const StepGraph& graph, const FloorQuestion& question)
+      : problem_(*graph.problem), graph_(graph), question_(question), most_(most_bytes(graph)) {
+    floor_.bytes = problem_.resident_bytes;
+    if (problem_.link)
+      for (const plan::SchedResident& r : problem_.residents) floor_.bytes -= r.bytes;
     floor_.resident_bytes = floor_.bytes;
   }
 
@@ -130,25 +130,18 @@ class Finder {
                      [&](SchedOpId a, SchedOpId b) { return most_[a] > most_[b]; });
     std::optional<Cut> highest;
     SchedOpId highest_op;
+    const auto so_far = [&] { return highest ? highest->bytes : floor_.bytes; };
+    const auto look_at = [&](SchedOpId op) {
+      if (auto cut = cut_of(op, question_.to_exceed(so_far())))
+        highest = std::move(cut), highest_op = op;
+    };
+    if (question_.first.valid()) look_at(question_.first);
     for (SchedOpId op : ops) {
-      const int64_t so_far = highest ? highest->bytes : floor_.bytes;
-      if (most_[op] <= so_far || is_spent()) break;
-      if (auto cut = cut_of(op, so_far)) highest = std::move(cut), highest_op = op;
+      if (question_.is_answered(so_far(), most_[op]) || is_spent()) break;
+      if (op != question_.first) look_at(op);
     }
     if (!highest) return floor_;
-    // Of several ops that need so much, the one that needs most by itself.
-    IdVector<SchedOpId, int64_t> own(graph_.size());
-    for (SchedOpId op : ops) own[op] = graph_.own_bytes(op);
-    std::sort(ops.begin(), ops.end(),
-              [&](SchedOpId a, SchedOpId b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
-    for (SchedOpId op : ops) {
-      if (most_[op] < highest->bytes) continue;
-      if (op == highest_op || is_spent()) break;
-      if (auto cut = cut_of(op, highest->bytes - 1)) {
-        highest = std::move(cut), highest_op = op;
-        break;
-      }
-    }
+    if (question_.enough == FloorQuestion::kAny) choose_by_own_bytes(ops, *highest, highest_op);
     floor_.bytes = highest->bytes;
     floor_.op = highest_op;
     floor_.kept = std::move(highest->kept);
@@ -161,6 +154,22 @@ class Finder {
     int64_t bytes = 0;
     std::vector<SchedValueId> kept;
   };
+
+  // Of several ops that need so much, the one that needs most by itself.
+  void choose_by_own_bytes(std::vector<SchedOpId>& ops, Cut& highest, SchedOpId& highest_op) {
+    IdVector<SchedOpId, int64_t> own(graph_.size());
+    for (SchedOpId op : ops) own[op] = graph_.own_bytes(op);
+    std::sort(ops.begin(), ops.end(),
+              [&](SchedOpId a, SchedOpId b) { return own[a] != own[b] ? own[a] > own[b] : a < b; });
+    for (SchedOpId op : ops) {
+      if (most_[op] < highest.bytes) continue;
+      if (op == highest_op || is_spent()) break;
+      if (auto cut = cut_of(op, highest.bytes - 1)) {
+        highest = std::move(*cut), highest_op = op;
+        break;
+      }
+    }
+  }
 
   // What each op needs at most.
   static IdVector<SchedOpId, int64_t> most_bytes(const StepGraph& graph) {
@@ -190,7 +199,8 @@ class Finder {
     if (!problem_.link) {
       // Everything that may run again does: at least as much stays as at best.
       const std::vector<char> all(graph_.size(), 1);
-      if (cut.bytes + net.follow(all).stored_bytes <= above) return std::nullopt;
+      if (cut.bytes + net.follow(all, /*with_lists=*/false).stored_bytes <= above)
+        return std::nullopt;
       CutChoice choice;
       cut.bytes += net.least_bytes(choice);
       cut.kept = std::move(choice.stored);
@@ -200,7 +210,8 @@ class Finder {
   }
 
   const plan::ScheduleProblem& problem_;
-  const StepGraph graph_;
+  const StepGraph& graph_;
+  const FloorQuestion question_;
   const IdVector<SchedOpId, int64_t> most_;
   int64_t networks_ = 0;
   Floor floor_;
@@ -208,15 +219,16 @@ class Finder {
 
 }  // namespace
 
-Floor cut_floor(const plan::ScheduleProblem& problem) {
-  return Finder(problem).find();
+Floor cut_floor(const plan::ScheduleProblem& problem, const FloorQuestion& question) {
+  const StepGraph graph(problem);
+  return Finder(graph, question).find();
 }
 
-Floor floor_of(const plan::ScheduleProblem& problem) {
-  Floor floor = cut_floor(problem);
-  if (problem.link) return floor;
+Floor floor_of(const plan::ScheduleProblem& problem, const FloorQuestion& question) {
   const StepGraph graph(problem);
-  const auto higher = backward_floor(graph, floor.bytes);
+  Floor floor = Finder(graph, question).find();
+  if (problem.link || question.is_answered(floor.bytes)) return floor;
+  const auto higher = backward_floor(graph, question.to_exceed(floor.bytes));
   if (!higher) return floor;
   floor = Floor();
   floor.bytes = higher->bytes;

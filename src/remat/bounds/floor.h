@@ -22,7 +22,9 @@
 // that some 5 s allow. The backward search ends after a tenth of a second.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -41,8 +43,26 @@ struct Floor {
   std::vector<SchedValueId> kept;     // must stay for later ops, ascending
 };
 
+// What is asked of the floor: how high it is as far as `enough`, and beyond that only whether it is
+// above `budget`. An answer is a floor, too, but one of those that say so much need not be the
+// highest.
+struct FloorQuestion {
+  static constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  int64_t enough = kAny;
+  int64_t budget = kAny;  // any: not asked
+  SchedOpId first = {};   // an op that may well set it: looked at before all others
+  // Whether a floor of so much answers it, if there is none above `most`.
+  bool is_answered(int64_t bytes, int64_t most = kAny) const {
+    return bytes >= most || (bytes >= enough && (bytes > budget || most <= budget));
+  }
+  // What a higher floor than `bytes` has to be above, to say more.
+  int64_t to_exceed(int64_t bytes) const {
+    return bytes >= enough && budget < kAny ? std::max(bytes, budget) : bytes;
+  }
+};
+
 // `problem` passed plan::check; its budget is not looked at.
-Floor floor_of(const plan::ScheduleProblem& problem);
-Floor cut_floor(const plan::ScheduleProblem& problem);
+Floor floor_of(const plan::ScheduleProblem& problem, const FloorQuestion& question = {});
+Floor cut_floor(const plan::ScheduleProblem& problem, const FloorQuestion& question = {});
 
 }  // namespace lowtide::remat

@@ -50,6 +50,41 @@ TEST(Floor, IsTheMostThatAnyOpNeeds) {
   EXPECT_GT(moved, 500);
 }
 
+// As far as a question goes, what is told is what the whole floor would tell.
+TEST(Floor, AnswersWhatIsAskedOfIt) {
+  Rng rng(6);
+  int64_t lower = 0, above = 0, not_above = 0;
+  for (int i = 0; i < 3000; ++i) {
+    RandomSchedule shape{.min_ops = 3, .max_ops = 16, .reader_rate = 0.2};
+    if (i % 4 == 1) shape.in_place_rate = 0.7;
+    if (i % 4 == 2) shape.control_rate = 0.15, shape.rerun_rate = 0.5;
+    if (i % 4 == 3) shape.link_rate = 1, shape.resident_rate = 0.3;
+    const ScheduleProblem problem = random_schedule_problem(shape, rng);
+    const auto near = [&](int64_t bytes) {
+      return bytes / 4 + static_cast<int64_t>(rng.below(static_cast<uint64_t>(bytes) + 1));
+    };
+    for (const auto& find : {cut_floor, floor_of}) {
+      const int64_t whole = find(problem, {}).bytes;
+      FloorQuestion question{.enough = near(whole), .first = SchedOpId(rng.below(3))};
+      if (i % 2 == 0) question.budget = near(whole);
+      const Floor told = find(problem, question);
+      ASSERT_LE(told.bytes, whole) << "problem " << i;
+      EXPECT_EQ(std::min(told.bytes, question.enough), std::min(whole, question.enough))
+          << "problem " << i;
+      EXPECT_EQ(told.bytes > question.budget, whole > question.budget) << "problem " << i;
+      if (told.op.valid() && !told.way) {
+        EXPECT_LE(told.bytes, least_of(StepGraph(problem), told.op)) << "problem " << i;
+      }
+      lower += told.bytes < whole;
+      above += whole > question.budget;
+      not_above += whole <= question.budget;
+    }
+  }
+  EXPECT_GT(lower, 300);
+  EXPECT_GT(above, 300);
+  EXPECT_GT(not_above, 300);
+}
+
 TEST(Floor, OfADeepStepIsThatOfItsLastLayer) {
   // Only the first op of each layer may not run again, and its result is read at the way back: when
   // the last layer has run, all of those are present.
