@@ -205,10 +205,7 @@ class MissingLevers {
         more.schedule.remat.reorder = more.sums = true;
       });
     if (const auto better = better_rewrites())
-      offer(better->with == options_.rewrites.with
-                ? std::string("rewrite")
-                : fmt::format("rewrite (--rewrite {})", better->with.back()),
-            [&](auto& more) { more.rewrites = *better; });
+      offer(said(*better), [&](auto& more) { more.rewrites = *better; });
     if (options_.slow_tiers.empty() && !options_.device.slow_tiers.empty())
       offer("swap", [](auto& more) { more.slow_tiers = {first_tier(more.device)}; });
     if (found_.size() > 1 && !would_do_) offer_all();
@@ -239,6 +236,14 @@ class MissingLevers {
     const auto least = in_parts_ ? pipeline::least_bytes_in_parts(forward_, all_)
                                  : pipeline::least_bytes(forward_, all_);
     tell("all of them", least, [] { return std::string(); });
+  }
+
+  // The flag does it alone where no rewrite is refused.
+  std::string said(const rewrite::RewriteChoice& better) const {
+    if (better.with == options_.rewrites.with) return "rewrite";
+    return fmt::format(
+        options_.rewrites.without.empty() ? "rewrite (--rewrite {})" : "rewrite (all, and {})",
+        better.with.back());
   }
 
   // Those that run by default, or with one that runs only where it is asked for, whichever needs

@@ -13,7 +13,11 @@
 namespace lowtide::fission {
 namespace {
 
-constexpr int64_t kFew = 64;  // what is whole beforehand has at most this part of a class's bytes
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct BeforehandTuning {
+  int64_t few = 64;  // what is whole beforehand has at most this part of a class's bytes
+};
+constexpr BeforehandTuning kBeforehand;
 
 bool overwrites(const ir::Graph& graph, ir::OpId id) {
   const auto& outputs = graph.op(id).outputs;
@@ -145,8 +149,8 @@ class Classes {
 };
 
 // A class without the ops whose results all parts wait for before the first of them can run, and
-// those that these are made of: of labels, which are given whole numbers, and of parameters alone,
-// and few bytes all together.
+// those that these are made of: of parameters and given whole numbers alone (labels; words that are
+// few bytes), and few bytes all together.
 class Beforehand {
  public:
   Beforehand(const ir::Graph& graph, const AxisClass& axis_class)
@@ -182,7 +186,7 @@ class Beforehand {
     while (!open.empty()) {
       const ir::OpId id = open.back();
       open.pop_back();
-      if (bytes > axis_class_.bytes / kFew) return;
+      if (bytes > axis_class_.bytes / kBeforehand.few) return;
       for (const ir::ValueId input : graph_.op(id).inputs) {
         if (!input.valid()) continue;
         const ir::Value& value = graph_.value(input);
@@ -216,6 +220,8 @@ Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph, AxisChoice c
   for (AxisClass& each : classes) {
     LT_ASSIGN(each, Beforehand(graph, each).run());
   }
+  std::stable_sort(classes.begin(), classes.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   return classes;
 }
 

@@ -88,7 +88,7 @@ class Comparison {
     }
   }
 
-  bool may_pay(const AxisClass& axis_class) const {
+  bool may_pay(const AxisClass& axis_class, bool anywhere) const {
     const auto any = [&](const auto& holds) {
       return std::any_of(axis_class.axes.begin(), axis_class.axes.end(), holds);
     };
@@ -103,6 +103,7 @@ class Comparison {
       return found != labelled_.end() && found->second == axis.axis;
     });
     if (has_labels_axes) return frees_large && !has_taken_apart_;
+    if (anywhere) return frees_large;
     return frees_large && any([&](const ClassAxis& axis) {
              return axis.bytes >= large_ && in_labels(axis) == labelled_.end();
            });
@@ -129,8 +130,8 @@ std::vector<fission::CutRule> FreedClass::cuts(bool instead) const {
   return cuts_of_class(step, classes[which], instead, kFreedCuts.numbers);
 }
 
-Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
-                                              const OptimizeOptions& options) {
+Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step, const OptimizeOptions& options,
+                                              bool anywhere) {
   std::vector<FreedClass> found;
   for (const std::string& name : freeing_rewrites(options)) {
     const std::optional<ir::Graph> made = freed(step, name);
@@ -139,7 +140,7 @@ Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
     LT_ASSIGN(const std::vector<AxisClass> classes, classes_to_cut(*made));
     const Comparison compare(step, before.empty() ? AxisClass() : before.front(), *made);
     for (size_t k = 0; k < classes.size(); ++k)
-      if (compare.may_pay(classes[k])) found.push_back({name, *made, classes, k});
+      if (compare.may_pay(classes[k], anywhere)) found.push_back({name, *made, classes, k});
   }
   return found;
 }

@@ -11,6 +11,10 @@
 // axis lies in the labels' class, which the loss as one op broke off. In the latter case the
 // rewrite is a move without a cut: labels cut what it frees.
 //
+// Where nothing keeps a budget, whatever is large and freed is proposed, also where labels reach:
+// the gradient of a vocabulary's weights is as large as they are, and all rows' parts add to it,
+// while each part of the classes has its own part of it.
+//
 // Tests: freed_cuts_test.cc, tests/label_moves_test.cc.
 #pragma once
 
@@ -37,10 +41,10 @@ struct FreedClass {
   std::vector<fission::CutRule> cuts(bool instead) const;
 };
 
-// Those that may be of use. Rewrites that the options ask for or refuse free nothing here. Error:
-// as fission::axis_classes, or of the passes.
-Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step,
-                                              const OptimizeOptions& options);
+// Those that may be of use, where labels do not reach or `anywhere`. Rewrites that the options ask
+// for or refuse free nothing here. Error: as fission::axis_classes, or of the passes.
+Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step, const OptimizeOptions& options,
+                                              bool anywhere = false);
 
 // For who wanted these cuts of the step and cannot have them: which rewrite takes an op apart that
 // they speak of, to stand behind what is wrong; or nothing.

@@ -72,6 +72,10 @@ TEST(FreedCuts, AreNoneWhereTheyWouldBuyNothing) {
   };
   EXPECT_EQ(count(training_step_of(rows_of_classes(64, kMany), plain), plain), 0U)
       << "rows do it for less";
+  const ir::Graph reached = training_step_of(rows_of_classes(64, kMany), plain);
+  const auto anywhere = freed_classes(reached, plain, /*anywhere=*/true);
+  ASSERT_EQ(anywhere->size(), 1U) << "unless nothing else keeps a budget";
+  EXPECT_EQ(print(anywhere->front().cuts(true).front()), "logits:n*:16!");
   EXPECT_EQ(count(training_step_of(rows_of_classes(2, kMany), ignoring), ignoring), 0U)
       << "logits are small";
   OptimizeOptions without = ignoring;

@@ -77,6 +77,7 @@ Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions
   rewrite::RewriteContext context;
   context.alignment_bytes = options.device.alignment_bytes;
   context.in_parts = !options.split.whole();
+  context.has_cuts = !options.cuts.empty();
   context.query_blocks = options.query_blocks;
   context.seconds = [&estimator](const plan::OpDesc& op) -> Result<double> {
     LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));

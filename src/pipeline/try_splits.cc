@@ -256,10 +256,10 @@ bool may_be_of_use(const ir::Graph& forward, const OptimizeOptions& options,
   return !known || *known != *least;
 }
 
-// Likewise so many with what frees their axes.
+// Likewise so many with what frees their axes; where nothing fits yet, of all that are large.
 Status propose_freed(const ir::Graph& step, const OptimizeOptions& options, size_t most,
-                     std::vector<Candidate>& proposals) {
-  LT_ASSIGN(const std::vector<FreedClass> classes, freed_classes(step, options));
+                     bool nothing_fits, std::vector<Candidate>& proposals) {
+  LT_ASSIGN(const std::vector<FreedClass> classes, freed_classes(step, options, nothing_fits));
   most += proposals.size();
   for (const FreedClass& freed : classes)
     for (const bool instead : {true, false})
@@ -307,7 +307,7 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
   std::vector<Candidate> proposals;
   for (fission::CutRule& rule : more_cuts(step, classes, most))
     proposals.push_back({.cuts = {std::move(rule)}});
-  LT_RETURN_IF_ERROR(propose_freed(step, in_blocks, most, proposals));
+  LT_RETURN_IF_ERROR(propose_freed(step, in_blocks, most, !trials.best, proposals));
   for (const Candidate& proposal : proposals) {
     if (is_good()) break;
     Candidate candidate;

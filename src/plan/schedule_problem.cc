@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 
 namespace lowtide::plan {
+
 ScheduleProblem::ScheduleProblem() = default;
 ScheduleProblem::ScheduleProblem(const ScheduleProblem&) = default;
 ScheduleProblem::ScheduleProblem(ScheduleProblem&&) noexcept = default;

@@ -171,9 +171,10 @@ constexpr Rewrite kRewrites[] = {
      .run = batch_norm},
     {.name = "count-labels-first",
      .in_parts = true,
+     .with_cuts = true,
      .on_step = true,
      .effect = "how many labels are not ignored is counted by an op of its own, so that rows of a "
-               "loss can be cut; runs by default with --split; the same bits in one part",
+               "loss can be cut; runs by default with --split or --cut; the same bits in one part",
      .run = label_counts},
     {.name = "chunked-loss",
      .on_step = true,
@@ -252,6 +253,7 @@ Status check(const RewriteChoice& choice) {
 bool is_chosen(const Rewrite& rewrite, const RewriteChoice& choice, const RewriteContext& context) {
   if (names(choice.without, rewrite.name)) return false;
   return rewrite.by_default || (rewrite.in_parts && context.in_parts) ||
+         (rewrite.with_cuts && context.has_cuts) ||
          (rewrite.in_blocks && context.query_blocks > 1) || names(choice.with, rewrite.name);
 }
 

@@ -22,6 +22,7 @@ namespace lowtide::rewrite {
 struct RewriteContext {
   int64_t alignment_bytes = 1;
   bool in_parts = false;     // whether the step is one in parts
+  bool has_cuts = false;     // whether somebody cuts some of its ops
   int64_t query_blocks = 1;  // of each attention
   // Predicted, of one run of an op.
   std::function<Result<double>(const plan::OpDesc&)> seconds = {};
@@ -40,6 +41,7 @@ struct Rewrite {
   std::string_view name;
   bool by_default = false;
   bool in_parts = false;    // runs by default where the step's largest axis class is cut
+  bool with_cuts = false;   // runs by default where ops are cut, along whatever axis
   bool in_blocks = false;   // runs by default where attention is wanted in blocks
   bool frees_axis = false;  // of use only where ops are cut along an axis that it frees
   bool on_forward = false;  // runs before there are gradients
