@@ -23,7 +23,6 @@ LABELS = {
     "fed": "flat = Reshape(labels, all)",
     "moved": "padded = Pad(labels, pads, fill)  moved = Slice(padded, one, end, one)  flat = Reshape(moved, all)",
 }
-CASES = [("fed", False), ("moved", False), ("fed", True), ("moved", True)]
 
 
 def write(folder, labels, weighted):
@@ -67,17 +66,27 @@ def trained(folder, model, *options):
     result = run("run", plan, "--compare", "--seed", SEED, "--dump", folder / "step")
     assert result.returncode == 0, result.stderr + result.stdout
     manifest = json.loads((folder / "step/manifest.json").read_text())
-    return {entry["name"]: np.load(folder / "step" / entry["file"]) for entry in manifest}
+    kinds = [op["kind"] for op in json.loads(plan.read_text())["ops"]]
+    return {entry["name"]: np.load(folder / "step" / entry["file"]) for entry in manifest}, kinds
 
 
-@pytest.mark.parametrize(("labels", "weighted"), CASES)
-@pytest.mark.parametrize("options", [["--split", "2"], ["--split", "4"], ["--cut", "scores:m:3"], ["--rewrite", "chunked-loss"],
-                                     ["--split", "2", "--cut", "scores:n*:7", "--rewrite", "loss-by-classes"]], ids=" ".join)
+SPLITS = [["--split", "2"], ["--split", "4"]]
+PLAIN = [["--cut", "logits:a0:2"], ["--rewrite", "chunked-loss"], ["--rewrite", "loss-by-classes", "--split", "2", "--cut", "scores:n*:7"]]
+CASES = [(labels, weighted, options) for labels in LABELS for weighted in (False, True) for options in (SPLITS if weighted else SPLITS + PLAIN)]
+
+
+@pytest.mark.parametrize(("labels", "weighted", "options"), CASES)
 def test_a_step_in_parts_of_its_rows_is_that_of_pytorch(labels, weighted, options, tmp_path):
+    """Classes with weights are other ops, which chunked-loss and loss-by-classes leave as they are."""
     loss, weights = in_pytorch(labels, weighted)
-    values = trained(tmp_path, write(tmp_path, labels, weighted), *options)
+    values, kinds = trained(tmp_path, write(tmp_path, labels, weighted), *options)
     assert float(values["loss"]) == pytest.approx(loss, rel=1e-5)
     np.testing.assert_allclose(values["new/w"], weights, atol=1e-6)
+    assert ("LabelCount" in kinds) != weighted, "one for all rows"
+    assert kinds.count("LabelCount") <= 1
+    if "--cut" not in options or "--split" in options:
+        gradient = "LogSoftmaxGrad" if weighted else "CrossEntropyGrad"
+        assert kinds.count(gradient) > 1, "rows are in parts"
 
 
 class LanguageModel(torch.nn.Module):
