@@ -289,6 +289,9 @@ void add_losses(std::vector<Row>& rows) {
                   .positions = "0:classes",
                   .flops = 1,
                   .check = check_classes});
+}
+
+void add_mean_squared_error(std::vector<Row>& rows) {
   rows.push_back({.kind = "MseLoss",
                   .axes = "a.., a.. -> ()",
                   .types = "T T -> T",
@@ -319,6 +322,7 @@ std::span<const Row> normalisation_rows() {
       made.push_back(along_axis_gradient(kind));
     add_local_norms(made);
     add_losses(made);
+    add_mean_squared_error(made);
     return made;
   }();
   return rows;
