@@ -241,9 +241,9 @@ class MissingLevers {
   // The flag does it alone where no rewrite is refused.
   std::string said(const rewrite::RewriteChoice& better) const {
     if (better.with == options_.rewrites.with) return "rewrite";
-    return fmt::format(
-        options_.rewrites.without.empty() ? "rewrite (--rewrite {})" : "rewrite (all, and {})",
-        better.with.back());
+    const std::string& name = better.with.back();
+    if (!options_.rewrites.without.empty()) return fmt::format("rewrite (all, and {})", name);
+    return fmt::format("rewrite (--rewrite {})", name);
   }
 
   // Those that run by default, or with one that runs only where it is asked for, whichever needs

@@ -103,7 +103,8 @@ class Comparison {
       return found != labelled_.end() && found->second == axis.axis;
     });
     if (has_labels_axes) return frees_large && !has_taken_apart_;
-    if (anywhere) return frees_large;
+    if (anywhere && frees_large && any([&](const ClassAxis& axis) { return adds_along(axis); }))
+      return true;
     return frees_large && any([&](const ClassAxis& axis) {
              return axis.bytes >= large_ && in_labels(axis) == labelled_.end();
            });
@@ -115,6 +116,13 @@ class Comparison {
     return std::any_of(inputs.begin(), inputs.end(), [&](ir::ValueId input) {
       return input.valid() && ir::size_bytes(made_.value(input)).constant().value_or(0) >= large_;
     });
+  }
+
+  // What the rewrite makes adds along the axis: it coupled it as one op.
+  bool adds_along(const ClassAxis& axis) const {
+    if (there_.contains(name_of(made_, axis.op)) || !reads_large(axis.op)) return false;
+    const auto map = ops::axis_map(ops::instance_of(made_, axis.op));
+    return map && map->axes[static_cast<size_t>(axis.axis)].role == ops::AxisRole::kReduction;
   }
 
   const ir::Graph& made_;
