@@ -130,12 +130,13 @@ Result<plan::Plan> whole_step(const plan::Plan& plan, const std::string& file) {
 
 namespace {
 
-// `split`: as the plan was asked for; some rewrites serve only to cut a step.
+// `split` and cuts: as the plan was asked for; some rewrites serve only to cut a step.
 Result<verify::PartsReport> beside_step(const plan::Plan& plan, const Model& model,
                                         const std::string& split) {
   PlanOptions options = options_of(plan);
   take_device(plan, options);
   options.split = split;
+  options.cuts = words(fact_of(plan, "cuts"));
   LT_ASSIGN(const Planning planning, prepare_planning(model, options));
   std::vector<pipeline::RewriteWorth> worth;
   std::vector<pipeline::Stage> stages;

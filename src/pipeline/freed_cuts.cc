@@ -103,8 +103,7 @@ class Comparison {
       return found != labelled_.end() && found->second == axis.axis;
     });
     if (has_labels_axes) return frees_large && !has_taken_apart_;
-    if (anywhere && frees_large && any([&](const ClassAxis& axis) { return adds_along(axis); }))
-      return true;
+    if (anywhere && any([&](const ClassAxis& axis) { return adds_along(axis); })) return true;
     return frees_large && any([&](const ClassAxis& axis) {
              return axis.bytes >= large_ && in_labels(axis) == labelled_.end();
            });
