@@ -187,7 +187,7 @@ void add_rewrite_flags(CLI::App* command, PlanOptions& options) {
   command
       ->add_option(
           "--rewrite", options.rewrites,
-          "also run this rewrite of the graph (a wrong one is answered by all of them); may be repeated")
+          "also run this rewrite of the graph (an unknown NAME lists all); may be repeated")
       ->type_name("NAME")
       ->default_str("");
   command

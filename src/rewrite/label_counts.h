@@ -11,10 +11,10 @@
 // pass it on likewise (`total_weight` of nll_loss). The count is of labels alone, eight bytes for
 // the whole step: it stays one op, which runs before all parts.
 //
-// In one part the same bits come out. So this runs by default where a step is cut
-// (Rewrite::in_parts), or somebody cuts an op; chunks of rows (chunked_loss.h) do it for themselves.
-// A loss that ignores no label divides by its rows, as all labels have to be classes then, and
-// stays as it is.
+// In one part the same bits come out. So this runs by default where a step is cut into parts or an
+// op by somebody (Rewrite::in_parts, with_cuts); chunks of rows (chunked_loss.h) do it for
+// themselves. A loss that ignores no label divides by its rows, as all labels have to be classes
+// then, and stays as it is.
 //
 // Tests: label_counts_test.cc, tests/rewrites_test.cc, tests/python/test_ignored_labels.py.
 #pragma once
