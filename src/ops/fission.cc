@@ -223,18 +223,13 @@ class Splitter {
   Status weigh() {
     const bool summed = std::any_of(part_.outputs.begin(), part_.outputs.end(),
                                     [](const SliceOf& slice) { return slice.whole; });
-    if (!row_.mean || !summed || has_divisor()) return {};
+    if (!row_.mean || !summed || has_divisor(row_, instance_)) return {};
     LT_ASSIGN(part_.scale, fraction());
     return {};
   }
 
-  bool has_divisor() const {
-    const auto given = static_cast<size_t>(row_.divisor);
-    return row_.divisor >= 0 && given < instance_.inputs.size() && instance_.inputs[given];
-  }
-
   Status weigh_gradient() {
-    if (has_divisor()) return {};
+    if (has_divisor(row_, instance_)) return {};
     LT_ASSIGN(const double scale, real_attr(instance_, "scale", 1.0));
     LT_ASSIGN(const double weight, fraction());
     part_.attrs["scale"] = scale * weight;
@@ -312,6 +307,11 @@ class Splitter {
 };
 
 }  // namespace
+
+bool has_divisor(const Row& row, const Instance& instance) {
+  const auto given = static_cast<size_t>(row.traits.divisor);  // none: beyond all inputs
+  return given < instance.inputs.size() && instance.inputs[given];
+}
 
 Result<Part> part(const Instance& instance, int axis, int64_t begin, int64_t end) {
   LT_ASSIGN(const auto bound, bind_instance(instance));

@@ -53,6 +53,9 @@ struct Traits {
   bool product = false;      // a dense product: runs at the device's multiply-add rate
   bool carries = false;      // an output's elements are those of the inputs: moved, repeated, cast
   bool opaque = false;       // what it computes is not known here; its attributes say its types
+  // The optional input that says what a mean divides by, and the gradient of one: parts add up as
+  // they are. -1: none; then, and without it, they divide by what they have themselves.
+  int divisor = -1;
   std::string_view gradient = {};  // name of the gradient rule; empty: not differentiable
 };
 const Traits& traits(const Row& row);

@@ -65,9 +65,6 @@ struct Row {
   int picked = -1;  // the input of which only as many elements are read as the result has
   bool broadcast = false;
   bool mean = false;  // what is summed over a reduction axis is a mean
-  // The optional input that says what a mean (and kMeanGradient) divides by: parts add up as they
-  // are. Without it they divide by what they have themselves.
-  int divisor = -1;
   Merge merge = Merge::kSum;
   ViewRule view = ViewRule::kNone;
   // With the attribute `view` (int, 0 or 1) the result is a view of input 0 with strides, where its
@@ -112,6 +109,9 @@ Status bind_accumulators(Bound& bound, const Instance& instance);
 Status take_destination(Bound& bound, const Instance& instance);
 // From the memory of this thread where the instance was asked for before (instance_cache.cc).
 Result<std::shared_ptr<const Bound>> bind_instance(const Instance& instance);
+
+// Whether the operand is there that says what a mean divides by (Traits::divisor).
+bool has_divisor(const Row& row, const Instance& instance);
 
 // The operands that the row itself speaks of: accumulators stand behind them.
 size_t own_operands(const Row& row, const Instance& instance);

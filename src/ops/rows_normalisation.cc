@@ -15,22 +15,21 @@ namespace lowtide::ops {
 namespace {
 
 // Whether a mean over labels divides by how many of all rows count, and no operand says how many.
-bool counts_labels(const Instance& instance, size_t divisor) {
-  return has_attr(instance, "ignore_index") &&
-         (instance.inputs.size() <= divisor || !instance.inputs[divisor]);
+bool counts_labels(const Instance& instance) {
+  return has_attr(instance, "ignore_index") && !has_divisor(*find(instance.kind), instance);
 }
 
 Result<Signature> cross_entropy_axes(const Instance& instance) {
   LT_ASSIGN(
       const KnownPattern pattern,
-      known_pattern(counts_labels(instance, 2) ? "[a..@axis] [c] [b..], a.. b.., ()? -> (), a.. b.."
-                                               : "a..@axis [c] b.., a.. b.., ()? -> (), a.. b.."));
+      known_pattern(counts_labels(instance) ? "[a..@axis] [c] [b..], a.. b.., ()? -> (), a.. b.."
+                                            : "a..@axis [c] b.., a.. b.., ()? -> (), a.. b.."));
   return expand(*pattern, instance, false);
 }
 
 Result<Signature> cross_entropy_grad_axes(const Instance& instance) {
   LT_ASSIGN(const KnownPattern pattern,
-            known_pattern(counts_labels(instance, 3)
+            known_pattern(counts_labels(instance)
                               ? "[a..@axis] c [b..], a.. b.., a.. b.., ()? -> a.. c b.."
                               : "a..@axis c b.., a.. b.., a.. b.., ()? -> a.. c b.."));
   return expand(*pattern, instance, false);
@@ -38,8 +37,8 @@ Result<Signature> cross_entropy_grad_axes(const Instance& instance) {
 
 Result<Signature> cross_entropy_mean_axes(const Instance& instance) {
   LT_ASSIGN(const KnownPattern pattern,
-            known_pattern(counts_labels(instance, 3) ? "[a..], a.., a.., ()? -> ()"
-                                                     : "a.., a.., a.., ()? -> ()"));
+            known_pattern(counts_labels(instance) ? "[a..], a.., a.., ()? -> ()"
+                                                  : "a.., a.., a.., ()? -> ()"));
   return expand(*pattern, instance, false);
 }
 
@@ -246,9 +245,8 @@ void add_losses(std::vector<Row>& rows) {
                   .attrs = "axis:int ignore_index:int?",
                   .positions = "1:c",
                   .mean = true,
-                  .divisor = 2,
                   .flops = 4,
-                  .traits = {.gradient = "CrossEntropy"}});
+                  .traits = {.divisor = 2, .gradient = "CrossEntropy"}});
   rows.push_back({.kind = "CrossEntropyGrad",
                   .compute = cross_entropy_grad_axes,
                   .types = "T l T l -> T",
@@ -256,10 +254,10 @@ void add_losses(std::vector<Row>& rows) {
                   .attrs = "axis:int ignore_index:int? scale:real? first_class:int? classes:int?",
                   .in_place = "0<-0",
                   .positions = "1:c",
-                  .divisor = 3,
                   .part = PartRule::kLossGradient,
                   .flops = 3,
-                  .check = check_classes});
+                  .check = check_classes,
+                  .traits = {.divisor = 3}});
   rows.push_back({.kind = "LabelLogits",
                   .axes = "a..@axis c b.., a.. b.. -> a.. b..",
                   .types = "T l -> T",
@@ -277,9 +275,9 @@ void add_losses(std::vector<Row>& rows) {
                   .attrs = "ignore_index:int? classes:int",
                   .positions = "2:classes",
                   .mean = true,
-                  .divisor = 3,
                   .flops = 2,
-                  .check = check_classes});
+                  .check = check_classes,
+                  .traits = {.divisor = 3}});
   // Of few bytes, and wanted by all parts of the rows before the first: never cut itself.
   rows.push_back({.kind = "LabelCount",
                   .axes = "[a..] -> ()",

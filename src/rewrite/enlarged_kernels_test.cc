@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "exec/ref/interpreter.h"
 #include "rewrite/slice_concat.h"
 #include "support/graph_writer.h"
+#include "support/same_results.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -58,28 +58,6 @@ struct Branches : GraphWriter {
   ValueId image() { return given("x", {2, 4, 7, 6}); }
 };
 
-int how_many(const ir::Graph& graph, std::string_view kind) {
-  return static_cast<int>(std::count_if(graph.ops().begin(), graph.ops().end(),
-                                        [&](ir::OpId id) { return graph.op(id).kind == kind; }));
-}
-
-void expect_same_results(const ir::Graph& before, const ir::Graph& after) {
-  ref::Context context;
-  context.precision = ref::Precision::kF64;
-  context.seed_missing_inputs = true;
-  const auto was = ref::interpret(before, {}, context), is = ref::interpret(after, {}, context);
-  ASSERT_TRUE(was.has_value() && is.has_value());
-  for (ValueId v : before.outputs()) {
-    const auto now = after.find_value(before.value(v).name);
-    ASSERT_TRUE(now.has_value()) << before.value(v).name;
-    const auto& a = was->at(v).f;
-    const auto& b = is->at(*now).f;
-    ASSERT_EQ(was->at(v).dims, is->at(*now).dims);
-    for (size_t i = 0; i < a.size(); ++i)
-      ASSERT_LE(std::abs(a[i] - b[i]), 1e-12 * std::max(1.0, std::abs(a[i])));
-  }
-}
-
 ir::Graph enlarged(const ir::Graph& graph, int64_t convolutions,
                    const OpSeconds& seconds = by_count) {
   const auto report = enlarge_kernels(graph, seconds);
@@ -91,7 +69,7 @@ ir::Graph enlarged(const ir::Graph& graph, int64_t convolutions,
 }
 
 const ir::Op& only_convolution(const ir::Graph& graph) {
-  EXPECT_EQ(how_many(graph, "Conv"), 1);
+  EXPECT_EQ(ops_called(graph, "Conv"), 1);
   const auto found = std::find_if(graph.ops().begin(), graph.ops().end(),
                                   [&](ir::OpId id) { return graph.op(id).kind == "Conv"; });
   return graph.op(*found);
@@ -110,8 +88,8 @@ TEST(EnlargedKernels, BranchesOfAnInceptionAreOne) {
   w.result(w.op("Exp", {w.conv(x, 2, {.kernel = {5, 5}, .pads = {2, 2, 2, 2}, .bias = true})}));
   w.result(w.op("Tanh", {w.conv(x, 1, {.kernel = {3, 3}, .pads = {1, 1, 1, 1}, .bias = true})}));
   const ir::Graph after = enlarged(w.graph(), 3);
-  EXPECT_EQ(how_many(after, "Pad"), 2);
-  EXPECT_EQ(how_many(after, "Slice"), 3);
+  EXPECT_EQ(ops_called(after, "Pad"), 2);
+  EXPECT_EQ(ops_called(after, "Slice"), 3);
   const ir::Op& conv = only_convolution(after);
   EXPECT_EQ(list_of(conv, "pads"), (ir::Dims{2, 2, 2, 2}));
   EXPECT_EQ(after.value(conv.inputs[1]).dims, (ir::Dims{6, 4, 5, 5}));
@@ -124,7 +102,7 @@ TEST(EnlargedKernels, ARowAndAColumnAreASquare) {
   w.result(w.op("Tanh", {w.conv(x, 3, {.kernel = {1, 3}, .pads = {0, 1, 0, 1}})}));
   w.result(w.op("Tanh", {w.conv(x, 3, {.kernel = {3, 1}, .pads = {1, 0, 1, 0}})}));
   const ir::Graph after = enlarged(w.graph(), 2);
-  EXPECT_EQ(how_many(after, "Pad"), 2);
+  EXPECT_EQ(ops_called(after, "Pad"), 2);
   EXPECT_EQ(after.value(only_convolution(after).inputs[1]).dims, (ir::Dims{6, 4, 3, 3}));
 }
 
@@ -138,7 +116,7 @@ TEST(EnlargedKernels, TapsAreWhereTheyWere) {
   w.result(
       w.op("Tanh", {w.conv(x, 3, {.kernel = {1, 3}, .pads = {0, 2, 0, 2}, .dilations = {1, 2}})}));
   const ir::Graph after = enlarged(w.graph(), 2);
-  ASSERT_EQ(how_many(after, "Pad"), 1);
+  ASSERT_EQ(ops_called(after, "Pad"), 1);
   for (ir::OpId id : after.ops())
     if (after.op(id).kind == "Pad") {
       EXPECT_EQ(list_of(after.op(id), "begins"), (ir::Dims{0, 0, 0, 0}));
@@ -152,7 +130,7 @@ TEST(EnlargedKernels, OneTapHasAnyDilation) {
   const ValueId x = w.image();
   w.result(w.op("Tanh", {w.conv(x, 3, {.kernel = {1, 1}, .dilations = {3, 3}})}));
   w.result(w.op("Tanh", {w.conv(x, 2, {.kernel = {1, 1}})}));
-  EXPECT_EQ(how_many(enlarged(w.graph(), 2), "Pad"), 0);
+  EXPECT_EQ(ops_called(enlarged(w.graph(), 2), "Pad"), 0);
   w.result(
       w.op("Tanh", {w.conv(x, 2, {.kernel = {3, 3}, .pads = {2, 2, 2, 2}, .dilations = {2, 2}})}));
   const ir::Graph after = enlarged(w.graph(), 3);
@@ -169,8 +147,8 @@ TEST(EnlargedKernels, AnInceptionsConcatGoes) {
   const auto after = apply_rules(enlarged(w.graph(), 2), slice_concat_rules());
   ASSERT_TRUE(after.has_value());
   expect_same_results(w.graph(), after->graph);
-  EXPECT_EQ(how_many(after->graph, "Slice"), 0);
-  EXPECT_EQ(how_many(after->graph, "Concat"), 1);  // of the weights
+  EXPECT_EQ(ops_called(after->graph, "Slice"), 0);
+  EXPECT_EQ(ops_called(after->graph, "Concat"), 1);  // of the weights
 }
 
 // Where the same places are read is decided here by sets of places, for each axis.
@@ -252,9 +230,9 @@ TEST(EnlargedKernels, AreJoinedWhereTheyCanBeAndComputeTheSame) {
                        first.dilations == second.dilations;
     const bool can = !equal && can_be_joined(w.graph(), p, q, first, second);
     const ir::Graph after = enlarged(w.graph(), can ? 2 : 0);
-    ASSERT_EQ(how_many(after, "Conv"), can ? 1 : 2);
+    ASSERT_EQ(ops_called(after, "Conv"), can ? 1 : 2);
     (can ? joined : apart) += 1;
-    padded += how_many(after, "Pad") > 0;
+    padded += ops_called(after, "Pad") > 0;
   }
   EXPECT_GT(joined, 100);
   EXPECT_GT(apart, 150);
@@ -295,7 +273,7 @@ TEST(EnlargedKernels, NoCycleArises) {
   const ir::Attrs same = {{"pads", ir::Dims{1, 1, 1, 1}}};
   w.result(w.op("Conv", {x, w.op("Tanh", {first})}, same));
   w.result(w.op("Exp", {w.conv(x, 1, {.kernel = {3, 1}, .pads = {1, 0, 1, 0}})}));
-  EXPECT_EQ(how_many(enlarged(w.graph(), 2), "Conv"), 2);
+  EXPECT_EQ(ops_called(enlarged(w.graph(), 2), "Conv"), 2);
 }
 
 TEST(EnlargedKernels, NothingIsDoneThatTakesLonger) {
@@ -316,9 +294,9 @@ TEST(EnlargedKernels, TheSetThatGainsMostIsTaken) {
   w.result(w.op("Tanh", {w.conv(x, 2, {.kernel = {1, 1}})}));
   w.result(w.op("Tanh", {w.conv(x, 2, {.kernel = {3, 3}, .pads = {1, 1, 1, 1}})}));
   const ir::Graph after = enlarged(w.graph(), 2, by_weights(1.0 / 100));
-  EXPECT_EQ(how_many(after, "Conv"), 2);
-  ASSERT_EQ(how_many(after, "Pad"), 1);
-  EXPECT_EQ(how_many(enlarged(w.graph(), 3, by_weights(1.0 / 1000)), "Conv"), 1);
+  EXPECT_EQ(ops_called(after, "Conv"), 2);
+  ASSERT_EQ(ops_called(after, "Pad"), 1);
+  EXPECT_EQ(ops_called(enlarged(w.graph(), 3, by_weights(1.0 / 1000)), "Conv"), 1);
 }
 
 // Two of 1x1 are joined by themselves for less than with a 3x3, though this, too, is less than all

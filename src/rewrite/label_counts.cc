@@ -5,7 +5,9 @@
 #include <tuple>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "ops/op_table.h"
 #include "rewrite/taken_apart.h"
 
 namespace lowtide::rewrite {
@@ -14,30 +16,28 @@ namespace {
 using ir::OpId;
 using ir::ValueId;
 
-// An op that divides by the number of labels: its kind, which operand the labels are, and where it
-// may be told the number.
-struct Divides {
-  std::string_view kind;
-  size_t labels, divisor;
+// What an op counts by itself, and the operand that would say it.
+struct Counting {
+  size_t divisor = 0;
+  ValueId labels;
+  int64_t ignored = 0, classes = 0;
 };
-constexpr Divides kDivide[] = {
-    {"CrossEntropy", 1, 2}, {"CrossEntropyGrad", 1, 3}, {"CrossEntropyMean", 2, 3}};
 
-const Divides* divides(const ir::Op& op) {
-  for (const Divides& one : kDivide)
-    if (op.kind == one.kind && op.attrs.contains("ignore_index") &&
-        (op.inputs.size() <= one.divisor || !op.inputs[one.divisor].valid()))
-      return &one;
-  return nullptr;
-}
-
-// In all.
-std::optional<int64_t> number_of_classes(const ir::Graph& graph, const ir::Op& op) {
-  if (const auto said = op.attrs.find("classes"); said != op.attrs.end())
-    return std::get<int64_t>(said->second);
-  const auto axis = static_cast<size_t>(std::get<int64_t>(op.attrs.at("axis")));
-  const auto classes = graph.value(op.inputs[0]).dims[axis].constant();
-  return classes && *classes > 0 ? classes : std::nullopt;
+std::optional<Counting> counting_of(const ir::Graph& graph, OpId id) {
+  const ir::Op& op = graph.op(id);
+  const auto ignored = op.attrs.find("ignore_index");
+  const ops::Row* row = ops::find(op.kind);
+  if (ignored == op.attrs.end() || row == nullptr || ops::traits(*row).divisor < 0) return {};
+  const auto divisor = static_cast<size_t>(ops::traits(*row).divisor);
+  if (divisor < op.inputs.size() && op.inputs[divisor].valid()) return {};
+  const ops::Instance instance = ops::instance_of(graph, id);
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const auto limit = ops::position_limit(instance, i);
+    const auto classes = limit ? limit->constant() : std::nullopt;
+    if (classes && *classes > 0)
+      return Counting{divisor, op.inputs[i], std::get<int64_t>(ignored->second), *classes};
+  }
+  return {};
 }
 
 class LabelCounter {
@@ -48,15 +48,14 @@ class LabelCounter {
     LabelCountsReport report;
     for (OpId id : old_.ops()) {
       const ir::Op& op = old_.op(id);
-      const Divides* found = divides(op);
-      const auto classes = found == nullptr ? std::nullopt : number_of_classes(old_, op);
-      if (!classes) {
+      const std::optional<Counting> counting = counting_of(old_, id);
+      if (!counting) {
         LT_RETURN_IF_ERROR(made_.keep(id));
         continue;
       }
       std::vector<ValueId> operands = made_.now(op.inputs);
-      operands.resize(found->divisor + 1, ValueId::none());
-      LT_ASSIGN(operands[found->divisor], count(id, op.inputs[found->labels], *classes));
+      operands.resize(counting->divisor + 1, ValueId::none());
+      LT_ASSIGN(operands[counting->divisor], count(id, *counting));
       LT_RETURN_IF_ERROR(made_.add(id, "", op.kind, operands, op.attrs, op.outputs));
       ++report.ops;
     }
@@ -66,13 +65,12 @@ class LabelCounter {
 
  private:
   // A loss and its gradient share one.
-  Result<ValueId> count(OpId reader, ValueId labels, int64_t classes) {
-    const int64_t ignored = std::get<int64_t>(old_.op(reader).attrs.at("ignore_index"));
-    ValueId& number =
-        counts_.try_emplace({labels, ignored, classes}, ValueId::none()).first->second;
+  Result<ValueId> count(OpId reader, const Counting& of) {
+    const auto key = std::tuple(of.labels, of.ignored, of.classes);
+    ValueId& number = counts_.try_emplace(key, ValueId::none()).first->second;
     if (number.valid()) return number;
-    LT_RETURN_IF_ERROR(made_.add(reader, "/label_count", "LabelCount", {made_.now(labels)},
-                                 {{"ignore_index", ignored}, {"classes", classes}}, {}));
+    LT_RETURN_IF_ERROR(made_.add(reader, "/label_count", "LabelCount", {made_.now(of.labels)},
+                                 {{"ignore_index", of.ignored}, {"classes", of.classes}}, {}));
     number = made_.last();
     return number;
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rewrite/loss_classes.h"
-#include "support/graph_writer.h"
+#include "support/loss_of_rows.h"
 #include "support/same_results.h"
 
 namespace lowtide::rewrite {
@@ -15,38 +15,6 @@ namespace {
 
 using ir::OpId;
 using ir::ValueId;
-
-// Logits of some rows, their loss and its gradient. Labels are drawn from -1 to `classes`, both of
-// which are no classes.
-struct IgnoringLoss : GraphWriter {
-  IgnoringLoss(ir::Dims dims, int64_t axis, ir::Attrs attrs) {
-    const ValueId logits = op("Tanh", {given("x", dims)});
-    const int64_t classes = dims[static_cast<size_t>(axis)].constant().value_or(7);
-    dims.erase(dims.begin() + axis);
-    ir::Value labels;
-    labels.name = "labels";
-    labels.dtype = DType::kI64;
-    labels.dims = std::move(dims);
-    labels.category = Category::kInput;
-    labels.initial.kind = ir::InitialValue::Kind::kInline;
-    const auto rows = ir::element_count(labels).constant().value_or(0);  // fed nowhere, if symbolic
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t label = 3 * row % (classes + 2) - 1;
-      const auto* bytes = reinterpret_cast<const char*>(&label);
-      labels.initial.bytes.insert(labels.initial.bytes.end(), bytes, bytes + sizeof(label));
-    }
-    const ValueId given_labels = graph_.add_value(std::move(labels));
-    attrs["axis"] = axis;
-    const auto made = ops::append(
-        graph_, "CrossEntropy", {logits, given_labels}, attrs,
-        {.name = "loss", .module = "head", .output_names = {"loss", "loss.log_sum_exp"}});
-    EXPECT_TRUE(made.has_value()) << made.error().message;
-    const std::vector<ValueId> results = graph_.op(*made).outputs;
-    result(results[0]);
-    attrs["scale"] = 0.5;
-    result(op("CrossEntropyGrad", {logits, given_labels, results[1]}, attrs));
-  }
-};
 
 const ir::Attrs kIgnores = {{"ignore_index", int64_t{1}}};
 
@@ -65,7 +33,7 @@ TEST(LabelCounts, ComputeTheSameAndFreeTheRows) {
   const std::vector<std::pair<ir::Dims, int64_t>> shapes = {
       {{7, 5}, 1}, {{2, 3, 9}, 2}, {{2, 6, 4}, 1}, {{3, 8, 2, 2}, 1}};
   for (const auto& [dims, axis] : shapes) {
-    const ir::Graph graph = IgnoringLoss(dims, axis, kIgnores).graph();
+    const ir::Graph graph = LossOfRows(dims, axis, kIgnores).graph();
     const auto made = count_labels_first(graph);
     ASSERT_TRUE(made.has_value()) << made.error().message;
     EXPECT_EQ(made->ops, 2);
@@ -80,7 +48,7 @@ TEST(LabelCounts, ComputeTheSameAndFreeTheRows) {
 }
 
 TEST(LabelCounts, KeepNamesAndWhatValuesAreFor) {
-  const ir::Graph graph = IgnoringLoss({7, 5}, 1, kIgnores).graph();
+  const ir::Graph graph = LossOfRows({7, 5}, 1, kIgnores).graph();
   const ir::Graph after = count_labels_first(graph)->graph;
   EXPECT_EQ(after.op_count(), graph.op_count() + 1);
   for (const ValueId v : graph.values()) {
@@ -97,7 +65,7 @@ TEST(LabelCounts, KeepNamesAndWhatValuesAreFor) {
 }
 
 TEST(LabelCounts, OfALossTakenApartAreHandedOn) {
-  const ir::Graph graph = IgnoringLoss({14, 5}, 1, kIgnores).graph();
+  const ir::Graph graph = LossOfRows({14, 5}, 1, kIgnores).graph();
   const ir::Graph counted = count_labels_first(graph)->graph;
   const ir::Graph both = loss_by_classes(counted)->graph;
   expect_same_results(graph, both);
@@ -112,11 +80,11 @@ TEST(LabelCounts, OfALossTakenApartAreHandedOn) {
 }
 
 TEST(LabelCounts, LeaveALossThatDividesByAKnownNumber) {
-  EXPECT_EQ(count_labels_first(IgnoringLoss({7, 5}, 1, {}).graph())->ops, 0);
+  EXPECT_EQ(count_labels_first(LossOfRows({7, 5}, 1, {}).graph())->ops, 0);
   const ir::Dims words = {7, sym::Expr::symbol("classes")};
-  EXPECT_EQ(count_labels_first(IgnoringLoss(words, 1, kIgnores).graph())->ops, 0);
+  EXPECT_EQ(count_labels_first(LossOfRows(words, 1, kIgnores).graph())->ops, 0);
   const ir::Dims rows = {sym::Expr::symbol("rows"), 5};
-  EXPECT_EQ(count_labels_first(IgnoringLoss(rows, 1, kIgnores).graph())->ops, 2);
+  EXPECT_EQ(count_labels_first(LossOfRows(rows, 1, kIgnores).graph())->ops, 2);
 }
 
 }  // namespace

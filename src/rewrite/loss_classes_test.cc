@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/graph_writer.h"
+#include "support/loss_of_rows.h"
 #include "support/same_results.h"
 
 namespace lowtide::rewrite {
@@ -15,44 +16,13 @@ namespace {
 using ir::OpId;
 using ir::ValueId;
 
-// Logits of some rows, their loss and its gradient, beside something that reads the log-sum-exp.
-struct Loss : GraphWriter {
-  Loss(ir::Dims dims, int64_t axis, ir::Attrs attrs = {}) {
-    const ValueId logits = op("Tanh", {given("x", dims)});
-    dims.erase(dims.begin() + axis);
-    ir::Value labels;
-    labels.name = "labels";
-    labels.dtype = DType::kI64;
-    labels.dims = std::move(dims);
-    labels.category = Category::kInput;
-    labels.initial.kind = ir::InitialValue::Kind::kInline;
-    const auto rows = ir::element_count(labels).constant().value_or(0);  // fed nowhere, if symbolic
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t label = 3 * row % 5 - 1;  // one of them is no class
-      const auto* bytes = reinterpret_cast<const char*>(&label);
-      labels.initial.bytes.insert(labels.initial.bytes.end(), bytes, bytes + sizeof(label));
-    }
-    const ValueId given_labels = graph_.add_value(std::move(labels));
-    attrs["axis"] = axis;
-    const auto made = ops::append(
-        graph_, "CrossEntropy", {logits, given_labels}, attrs,
-        {.name = "loss", .module = "head", .output_names = {"loss", "loss.log_sum_exp"}});
-    EXPECT_TRUE(made.has_value()) << made.error().message;
-    const std::vector<ValueId> results = graph_.op(*made).outputs;
-    result(results[0]);
-    result(op("Exp", {results[1]}));
-    attrs["scale"] = 0.5;
-    result(op("CrossEntropyGrad", {logits, given_labels, results[1]}, attrs));
-  }
-};
-
 TEST(LossByClasses, ComputesTheSame) {
   const std::vector<std::pair<ir::Dims, int64_t>> shapes = {
       {{7, 5}, 1}, {{2, 3, 9}, 2}, {{2, 6, 4}, 1}, {{3, 8, 2, 2}, 1}, {{5, 4}, 0}};
   for (const auto& [dims, axis] : shapes)
     for (const bool ignores : {false, true}) {
       const ir::Attrs attrs = ignores ? ir::Attrs{{"ignore_index", int64_t{1}}} : ir::Attrs{};
-      const ir::Graph graph = Loss(dims, axis, attrs).graph();
+      const ir::Graph graph = LossOfRows(dims, axis, attrs).graph();
       const auto made = loss_by_classes(graph);
       ASSERT_TRUE(made.has_value()) << made.error().message;
       EXPECT_EQ(made->ops, 1);
@@ -65,7 +35,7 @@ TEST(LossByClasses, ComputesTheSame) {
 }
 
 TEST(LossByClasses, KeepsNamesAndWhatValuesAreFor) {
-  const ir::Graph graph = Loss({7, 5}, 1).graph();
+  const ir::Graph graph = LossOfRows({7, 5}, 1).graph();
   const ir::Graph after = loss_by_classes(graph)->graph;
   for (const ValueId v : graph.values()) {
     const auto now = after.find_value(graph.value(v).name);
@@ -81,12 +51,12 @@ TEST(LossByClasses, KeepsNamesAndWhatValuesAreFor) {
 }
 
 TEST(LossByClasses, LeavesWhatItDoesNotKnow) {
-  const ir::Graph symbolic = Loss({7, sym::Expr::symbol("classes")}, 1).graph();
+  const ir::Graph symbolic = LossOfRows({7, sym::Expr::symbol("classes")}, 1).graph();
   const auto made = loss_by_classes(symbolic);
   ASSERT_TRUE(made.has_value()) << made.error().message;
   EXPECT_EQ(made->ops, 0);
   EXPECT_EQ(ops_called(made->graph, "CrossEntropy"), 1);
-  const ir::Graph of_rows = Loss({sym::Expr::symbol("rows"), 5}, 1).graph();
+  const ir::Graph of_rows = LossOfRows({sym::Expr::symbol("rows"), 5}, 1).graph();
   EXPECT_EQ(loss_by_classes(of_rows)->ops, 1) << "rows may be of any number";
   GraphWriter none;
   none.result(none.op("LogSoftmax", {none.given("x", {2, 3})}, {{"axis", int64_t{1}}}));

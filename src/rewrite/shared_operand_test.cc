@@ -7,9 +7,9 @@
 #include <map>
 #include <string>
 
-#include "exec/ref/interpreter.h"
 #include "rewrite/slice_concat.h"
 #include "support/graph_writer.h"
+#include "support/same_results.h"
 
 namespace lowtide::rewrite {
 namespace {
@@ -44,42 +44,19 @@ struct Sharing : GraphWriter {
   }
 };
 
-int ops_called(const ir::Graph& graph, std::string_view kind) {
-  return static_cast<int>(std::count_if(graph.ops().begin(), graph.ops().end(),
-                                        [&](ir::OpId id) { return graph.op(id).kind == kind; }));
-}
-
-// Whether both compute the same results under the same names.
-void expect_equal(const ir::Graph& before, const ir::Graph& after) {
-  ref::Context context;
-  context.precision = ref::Precision::kF64;
-  context.seed_missing_inputs = true;
-  const auto was = ref::interpret(before, {}, context), is = ref::interpret(after, {}, context);
-  ASSERT_TRUE(was.has_value() && is.has_value());
-  for (ValueId v : before.outputs()) {
-    const auto now = after.find_value(before.value(v).name);
-    ASSERT_TRUE(now.has_value()) << before.value(v).name;
-    const auto& a = was->at(v).f;
-    const auto& b = is->at(*now).f;
-    ASSERT_EQ(was->at(v).dims, is->at(*now).dims);
-    for (size_t i = 0; i < a.size(); ++i)
-      ASSERT_LE(std::abs(a[i] - b[i]), 1e-12 * std::max(1.0, std::abs(a[i])));
-  }
-}
-
 ir::Graph joined(const ir::Graph& graph, int64_t products, const OpSeconds& seconds = by_number) {
   const auto report = join_products(graph, seconds);
   EXPECT_TRUE(report.has_value()) << (report ? "" : report.error().message);
   if (!report) return {};
   EXPECT_EQ(report->products, products);
-  expect_equal(graph, report->graph);
+  expect_same_results(graph, report->graph);
   return report->graph;
 }
 
 ir::Graph cancelled(const ir::Graph& graph) {
   const auto report = apply_rules(graph, slice_concat_rules());
   EXPECT_TRUE(report.has_value()) << (report ? "" : report.error().message);
-  expect_equal(graph, report->graph);
+  expect_same_results(graph, report->graph);
   return report->graph;
 }
 
@@ -229,7 +206,7 @@ TEST(SharedOperand, WhatNobodyReadsIsNotComputed) {
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_EQ(report->products, 1);
   EXPECT_EQ(ops_called(report->graph, "MatMul"), 2);
-  expect_equal(w.graph(), report->graph);
+  expect_same_results(w.graph(), report->graph);
 }
 
 TEST(SharedOperand, AWholeThatIsReadIsNotTakenApart) {
@@ -258,7 +235,7 @@ TEST(SharedOperand, JoiningIsUndone) {
   const ir::Graph again = cancelled(report->graph);
   EXPECT_EQ(ops_called(again, "MatMul"), 3);
   EXPECT_EQ(again.op_count(), w.graph().op_count());
-  expect_equal(w.graph(), again);
+  expect_same_results(w.graph(), again);
 }
 
 }  // namespace

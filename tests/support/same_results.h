@@ -30,6 +30,7 @@ inline void expect_same_results(const ir::Graph& before, const ir::Graph& after)
     const auto now = after.find_value(before.value(v).name);
     ASSERT_TRUE(now.has_value()) << before.value(v).name;
     const auto &a = was->at(v).f, &b = is->at(*now).f;
+    ASSERT_EQ(was->at(v).dims, is->at(*now).dims) << before.value(v).name;
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i)
       ASSERT_LE(std::abs(a[i] - b[i]), 1e-12 * std::max(1.0, std::abs(a[i])))
