@@ -1,18 +1,22 @@
 // A loss whose labels may be ignored, cut along its rows: how many labels count is found beforehand
 // (rewrite/label_counts.h), by ops that are in no class of axes, so the step has one pass. The
 // reference executor gets the same results of its parts in double precision, they run in one arena,
-// and the verifier knows no part that divides by its own labels or by another number.
+// and the verifier knows no part that divides by its own labels or by another number. A loss that
+// ignores none divides by its rows, in one part or many: a label that is no class is refused.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "autodiff/training.h"
 #include "base/rng.h"
 #include "exec/cpu/cpu.h"
+#include "exec/ref/interpreter.h"
 #include "fission/classes.h"
 #include "fission/expand.h"
 #include "fission/part_order.h"
@@ -21,6 +25,7 @@
 #include "pipeline/optimize.h"
 #include "rewrite/label_counts.h"
 #include "rewrite/loss_classes.h"
+#include "runtime/session.h"
 #include "support/drawn_cuts.h"
 #include "support/graph_writer.h"
 #include "support/long_checks.h"
@@ -42,7 +47,8 @@ using ir::ValueId;
 // models do it.
 class Words : public GraphWriter {
  public:
-  Words(Rng& rng, bool moves) : rng_(rng), samples_(rng.between(3, 6)), words_(rng.between(2, 5)) {
+  Words(Rng& rng, bool moves, bool ignores = true)
+      : rng_(rng), samples_(rng.between(3, 6)), words_(rng.between(2, 5)) {
     const ValueId x = given("x", {samples_, words_, kWide});
     const ValueId hidden =
         op("Tanh", {op("MatMul", {x, given("v", {kWide, kWide}, Category::kParameter)})});
@@ -60,8 +66,9 @@ class Words : public GraphWriter {
                    {"steps", ir::Dims{1, 1}}});
     }
     labels = op("Reshape", {labels}, {{"shape", ir::Dims{rows}}});
-    result(op("CrossEntropy", {logits, labels},
-              {{"axis", int64_t{1}}, {"ignore_index", int64_t{1}}}, "loss"));
+    ir::Attrs attrs = {{"axis", int64_t{1}}};
+    if (ignores) attrs["ignore_index"] = int64_t{1};
+    result(op("CrossEntropy", {logits, labels}, std::move(attrs), "loss"));
   }
 
   ir::Graph step() const {
@@ -72,10 +79,9 @@ class Words : public GraphWriter {
     EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
     return std::move(*made);
   }
-
- private:
   static constexpr int64_t kWide = 96, kClasses = 120;  // labels are few bytes beside it
 
+ private:
   // Of few classes, so that some are ignored.
   ValueId drawn_labels() {
     ir::Value value;
@@ -228,6 +234,56 @@ TEST(IgnoredLabels, APartThatDividesByAnotherNumberIsFound) {
   }
   EXPECT_EQ(own, 8);
   EXPECT_EQ(other, 2);
+}
+
+runtime::Session open_session(const ir::Graph& step, const runtime::KernelFactory& kernels) {
+  auto made = pipeline::optimize(step, quick(&kernels));
+  EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
+  auto session = runtime::Session::open(std::move(made->plan), kernels);
+  EXPECT_TRUE(session.has_value()) << (session ? "" : session.error().message);
+  session->seed_inputs(0);
+  return std::move(*session);
+}
+
+// Where no label is ignored, or some are and are counted: in all executors, in one part and many.
+TEST(IgnoredLabels, WhatIsNoClassIsRefusedInOnePartAndInMany) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  const ref::Context context{.seed_missing_inputs = true};
+  for (const bool ignores : {false, true}) {
+    SCOPED_TRACE(ignores);
+    Rng rng(4);
+    const ir::Graph given = Words(rng, false, ignores).step(),
+                    step = ignores ? counted(given) : given;
+    const auto cut = fission::expand(step, all_in_parts(step, 3));
+    ASSERT_TRUE(cut.has_value()) << cut.error().message;
+    const ir::Graph graphs[] = {given, step, fission::part_by_part(*cut).graph,
+                                rewrite::loss_by_classes(step)->graph};
+    for (const ir::Graph& graph : graphs) {
+      const auto id = graph.find_value("labels");
+      ref::Tensor labels = ref::interpret(graph, {}, context)->at(*id);
+      runtime::Session session = open_session(graph, *kernels);
+      ASSERT_TRUE(session.run());
+      const std::vector<int64_t> right = labels.i;
+      for (size_t row = 0; row < right.size(); ++row)
+        for (const int64_t label : {int64_t{-100}, int64_t{-1}, Words::kClasses}) {
+          labels.i = right;
+          labels.i[row] = label;
+          const auto values = ref::interpret(graph, {{"labels", labels}}, context);
+          ASSERT_FALSE(values.has_value());
+          EXPECT_EQ(values.error().code, ErrorCode::kInput);
+          ASSERT_TRUE(session.set("labels", std::as_bytes(std::span(labels.i))));
+          const Status status = session.run();
+          ASSERT_FALSE(status.has_value());
+          EXPECT_EQ(status.error().code, ErrorCode::kInput);
+          const std::string& message = status.error().message;
+          EXPECT_TRUE(message.starts_with("step 2 was refused, nothing has changed: op 'loss"));
+          EXPECT_NE(message.find(fmt::format("label {} of row", label)), std::string::npos)
+              << message;
+        }
+      ASSERT_TRUE(session.set("labels", std::as_bytes(std::span(right))));
+      EXPECT_TRUE(session.run());
+    }
+  }
 }
 
 }  // namespace

@@ -40,6 +40,15 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
   return CLI::Validator(check, "");
 }
 
+CLI::Validator any_whole_number() {
+  const auto check = [](std::string& text) -> std::string {
+    int64_t number = 0;
+    if (parse_whole_text(text, number)) return {};
+    return fmt::format("'{}' is not a whole number", text);
+  };
+  return CLI::Validator(check, "");
+}
+
 CLI::Validator real_number(const RealRange& range) {
   std::string words =
       fmt::format("a number {} {}", range.above ? "above" : "of at least", range.least);

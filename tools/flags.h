@@ -20,6 +20,7 @@ inline constexpr const char* kMaxUnitsHelp = "limit of work, in units of about 5
 // Validators see a flag's text before it is converted; the flag's name goes in front of what they
 // say.
 CLI::Validator whole_number(uint64_t least, uint64_t most = kMostWhole);
+CLI::Validator any_whole_number();  // negative ones, too
 
 struct RealRange {
   double least = 0;

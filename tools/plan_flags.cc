@@ -34,8 +34,8 @@ Status parse_dim(const std::string& text, std::map<std::string, int64_t, std::le
 
 Status check_flags(const CLI::App& command, const PlanFlags& flags) {
   const PlanOptions& options = flags.options;
-  for (const char* flag : {"--loss", "--loss-output", "--optimizer", "--learning-rate",
-                           "--weight-decay", "--momentum", "--dropout"})
+  for (const char* flag : {"--loss", "--loss-output", "--ignore-index", "--optimizer",
+                           "--learning-rate", "--weight-decay", "--momentum", "--dropout"})
     LT_RETURN_IF_ERROR(needs(command, flag, options.train, "--train"));
   LT_RETURN_IF_ERROR(needs(command, "--link", !options.swap.empty(), "--swap"));
   LT_RETURN_IF_ERROR(needs(command, "--prove", options.swap.empty(), "a plan without --swap"));
@@ -57,6 +57,12 @@ void add_training_flags(CLI::App* command, PlanFlags& flags) {
       ->add_option("--loss-output", options.loss_output,
                    "the output that the loss is of; default: the first of floats")
       ->default_str("");
+  command
+      ->add_option(
+          "--ignore-index", options.ignore_index,
+          "the label that cross-entropy leaves out of its mean, -100 in PyTorch; any other "
+          "label has to be a class")
+      ->check(any_whole_number());
   command->add_option("--optimizer", options.optimizer, "adamw or sgd")
       ->check(one_of({"adamw", "sgd"}));
   command->add_option("--learning-rate", options.learning_rate, "of the optimizer")

@@ -86,10 +86,10 @@ struct PlanOptions {
   bool train = false;                  // append loss, gradients and updates
   std::string loss = "cross-entropy";  // or "mse", or "model": the output is the loss already
   std::string loss_output = {};        // what the loss is of; empty: the first output of floats
-  bool keep_outputs = false;           // the model's outputs stay results of the step
-  std::string optimizer = "adamw";     // or "sgd"
-  double learning_rate = 1e-3;
-  double weight_decay = 0.01;
+  std::optional<int64_t> ignore_index = {};  // the label that cross-entropy leaves out
+  bool keep_outputs = false;                 // the model's outputs stay results of the step
+  std::string optimizer = "adamw";           // or "sgd"
+  double learning_rate = 1e-3, weight_decay = 0.01;
   double momentum = 0.9;                                // sgd
   std::string device = "cpu", cost_model = "roofline";  // a profile's name or file; or "tiles"
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
@@ -280,8 +280,8 @@ class LOWTIDE_API Session {
   // Fills every input that was not set with seeded values.
   void seed_inputs();
 
-  // One step. Error: a move to or from slow memory failed (a full disk, a short write); that step
-  // is the session's last, and what get() gives afterwards is whole, of before it or after.
+  // One step. Error: a move to slow memory failed, or a label is no class (kInput). One that "was
+  // refused" changed nothing; else it was the last, and get() gives what is whole, old or new.
   Status run();
   StepTransfers transfers() const;  // of the last step
   int64_t arena_bytes() const;      // unplanned: the high-water mark so far

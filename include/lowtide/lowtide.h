@@ -94,15 +94,15 @@ LOWTIDE_API const char* lowtide_model_free_dim(const lowtide_model* model, size_
 
 // ---- plans
 
-// Options: "train", "loss", "loss_output", "keep_outputs", "optimizer", "learning_rate",
-// "weight_decay", "momentum", "device", "costs_file", "costs_any_device", "cost_model",
-// "budget_bytes", "budget", "slowdown", "allow", "forbid", "more_levers", "recompute", "reorder",
-// "pieces", "sums", "rewrites" and "no_rewrites" (lists of names), "cuts" (a list of
-// "OPS:AXIS:PARTS", as `lowtide plan --help` has it), "split", "no_mutations" and "without" (lists
-// of names), "query_blocks", "strided_views", "swap", "swap_residents", "link_bytes_per_second",
-// "effort", "prove", "threads", "seed", "dump_folder", "time_limit_seconds". A budget that order
-// and recompute miss is tried again with all levers, unless an option speaks of levers or
-// "more_levers" is false (api.h).
+// Options: "train", "loss", "loss_output", "ignore_index", "keep_outputs", "optimizer",
+// "learning_rate", "weight_decay", "momentum", "device", "costs_file", "costs_any_device",
+// "cost_model", "budget_bytes", "budget", "slowdown", "allow", "forbid", "more_levers",
+// "recompute", "reorder", "pieces", "sums", "rewrites" and "no_rewrites" (lists of names), "cuts"
+// (a list of "OPS:AXIS:PARTS", as `lowtide plan --help` has it), "split", "no_mutations" and
+// "without" (lists of names), "query_blocks", "strided_views", "swap", "swap_residents",
+// "link_bytes_per_second", "effort", "prove", "threads", "seed", "dump_folder",
+// "time_limit_seconds". A budget that order and recompute miss is tried again with all levers,
+// unless an option speaks of levers or "more_levers" is false (api.h).
 LOWTIDE_API lowtide_status lowtide_plan_make(const lowtide_model* model, const char* options,
                                              lowtide_plan** plan);
 LOWTIDE_API lowtide_status lowtide_plan_load(const char* path, lowtide_plan** plan);
@@ -228,6 +228,8 @@ LOWTIDE_API lowtide_status lowtide_session_get(const lowtide_session* session, c
                                                void* contents, size_t bytes);
 // Fills every input that was not set with seeded values.
 LOWTIDE_API lowtide_status lowtide_session_seed_inputs(lowtide_session* session);
+// LOWTIDE_INPUT: a label is no class. Where the message says "was refused" the session is as before
+// that step; where it says "failed" it was the last one (as with moves to slow memory).
 LOWTIDE_API lowtide_status lowtide_session_run(lowtide_session* session, size_t steps);
 LOWTIDE_API int64_t lowtide_session_arena_bytes(const lowtide_session* session);
 

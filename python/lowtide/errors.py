@@ -32,7 +32,7 @@ class Infeasible(Error):
 
 
 class BadInput(Error):
-    """A file or a model that cannot be read, or is malformed."""
+    """A file or a model that cannot be read, or is malformed; a label that is no class."""
 
     status = 4
 

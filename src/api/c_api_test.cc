@@ -1,6 +1,7 @@
 // The C ABI's promises that need no model run: what options are refused and with which words, whose
 // error a thread reads, what NULL gives, how searches are watched and stopped, and fronts.
 // tests/install/train_step.c runs whole steps through it.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_FALSE(reading->dropout);
   const auto planning = parse_plan_options(
       R"({"train": true, "loss": "mse", "keep_outputs": true,
-          "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
+          "ignore_index": -100, "optimizer": "sgd", "learning_rate": 0.5, "weight_decay": 0,
           "momentum": 0.25, "device": "h100", "budget_bytes": 4611686018427387904, "threads": 3,
           "budget": "60%", "slowdown": 0,
           "costs_file": "c", "costs_any_device": true, "allow": "split", "forbid": "swap",
@@ -74,6 +75,7 @@ TEST(OptionsJson, EveryFieldIsRead) {
   EXPECT_EQ(planning->no_mutations, std::vector<std::string>{"lift"});
   EXPECT_EQ(planning->without, std::vector<std::string>{"waist"});
   EXPECT_EQ(planning->query_blocks, 7);
+  EXPECT_EQ(planning->ignore_index, -100);
   EXPECT_FALSE(planning->strided_views);
   EXPECT_EQ(planning->swap, "host");
   EXPECT_FALSE(planning->swap_residents);
@@ -137,6 +139,9 @@ TEST(OptionsJson, WrongOptionsAreNamed) {
             "options: 'dims' is [1]; it is to be an object of names and sizes");
   EXPECT_EQ(message(parse_plan_options(R"({"learning_rate": "fast"})")),
             "options: 'learning_rate' is \"fast\"; it is to be a number");
+  for (const char* label : {"\"-100\"", "0.5", "9223372036854775808"})
+    EXPECT_EQ(message(parse_plan_options(fmt::format(R"({{"ignore_index": {}}})", label))),
+              fmt::format("options: 'ignore_index' is {}; it is to be a whole number", label));
   EXPECT_EQ(message(parse_plan_options(R"({"link_bytes_per_second": -1})")),
             "options: 'link_bytes_per_second' is -1.0; it is to be a number above 0");
   EXPECT_EQ(message(parse_plan_options(R"({"link_bytes_per_second": "fast"})")),

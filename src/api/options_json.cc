@@ -50,6 +50,17 @@ class Members {
     return *this;
   }
 
+  // May be negative.
+  Members& any_integer(const char* key, std::optional<int64_t>& field) {
+    const Json* value = take(key);
+    if (value == nullptr) return *this;
+    if (!value->is_number_integer() ||
+        (value->is_number_unsigned() && !is_whole(*value, 0, std::numeric_limits<int64_t>::max())))
+      return wrong(key, *value, "a whole number");
+    field = value->get<int64_t>();
+    return *this;
+  }
+
   template <class T>
   Members& integer(const char* key, T& field, T most = std::numeric_limits<T>::max()) {
     const Json* value = take(key);
@@ -180,6 +191,7 @@ Result<PlanOptions> parse_plan_options(std::string_view json) {
   members.boolean("train", options.train)
       .word("loss", options.loss)
       .word("loss_output", options.loss_output)
+      .any_integer("ignore_index", options.ignore_index)
       .boolean("keep_outputs", options.keep_outputs)
       .word("optimizer", options.optimizer)
       .real("learning_rate", options.learning_rate)

@@ -56,6 +56,7 @@ std::map<std::string, std::string, std::less<>> provenance(
   if (!dropout) facts["dropout"] = "no";
   facts["loss"] = options.loss;
   if (!options.loss_output.empty()) facts["loss_output"] = options.loss_output;
+  if (options.ignore_index) facts["ignore_index"] = fmt::format("{}", *options.ignore_index);
   if (options.keep_outputs) facts["keep_outputs"] = "yes";
   facts["optimizer"] = options.optimizer;
   facts["learning_rate"] = fmt::format("{}", options.learning_rate);
@@ -245,6 +246,12 @@ Result<autodiff::TrainingOptions> training_options(const PlanOptions& options) {
                  fmt::format("--loss: '{}' is not known; known are cross-entropy, mse, model",
                              options.loss));
   training.loss.output = options.loss_output;
+  if (options.ignore_index && training.loss.kind != autodiff::LossKind::kCrossEntropy)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--ignore-index is for --loss cross-entropy, and the loss is {}; a "
+                             "model's own loss says itself which label it leaves out",
+                             options.loss));
+  training.loss.ignore_index = options.ignore_index;
   training.loss.keep_outputs = options.keep_outputs;
   if (options.optimizer == "adamw") {
     training.optimizer.kind = autodiff::OptimizerKind::kAdamW;

@@ -37,6 +37,11 @@ void take_fact(const plan::Plan& plan, std::string_view key, double& option) {
     option = std::strtod(said.c_str(), nullptr);
 }
 
+void take_fact(const plan::Plan& plan, std::string_view key, std::optional<int64_t>& option) {
+  if (const std::string said = fact_of(plan, key); !said.empty())
+    option = std::strtoll(said.c_str(), nullptr, 10);
+}
+
 std::vector<std::string> words(const std::string& text) {
   std::istringstream in(text);
   return {std::istream_iterator<std::string>(in), {}};
@@ -53,6 +58,7 @@ PlanOptions options_of(const plan::Plan& plan) {
   options.train = fact_of(plan, "train") == "yes";
   take_fact(plan, "loss", options.loss);
   take_fact(plan, "loss_output", options.loss_output);
+  take_fact(plan, "ignore_index", options.ignore_index);
   options.keep_outputs = fact_of(plan, "keep_outputs") == "yes";
   take_fact(plan, "optimizer", options.optimizer);
   take_fact(plan, "learning_rate", options.learning_rate);

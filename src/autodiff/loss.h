@@ -25,8 +25,9 @@ struct LossOptions {
   std::string output = {};  // of the forward graph; empty: the first one of floats
   // Default: the last for rank 3, 1 for rank 2 and for images (rank 4 and more).
   std::optional<int64_t> class_axis = {};
-  std::optional<int64_t> ignore_index = {};  // labels that do not count; absent: all count
-  bool keep_outputs = false;                 // the model's outputs stay results of the step
+  // The label that does not count; absent: all count. Any other has to be a class.
+  std::optional<int64_t> ignore_index = {};
+  bool keep_outputs = false;  // the model's outputs stay results of the step
 };
 
 // Appends the loss and returns it: an output named "loss". The fed input is named "labels" or

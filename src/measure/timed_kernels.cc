@@ -18,6 +18,7 @@ class TimedKernel final : public runtime::Kernel {
               KernelTimes::Entry& entry)
       : kernel_(std::move(kernel)), times_(times), entry_(entry) {}
 
+  Status accepts(const runtime::KernelArgs& args) const override { return kernel_->accepts(args); }
   void run(const runtime::KernelArgs& args) override {
     if (!times_.recording()) return kernel_->run(args);
     const double start = now_seconds(times_.processor_time());

@@ -4,7 +4,8 @@
 // when they are complete. Of the loss likewise: its log-sum-exp is a ReduceLogSumExp, LabelLogits
 // are a sum over the classes, as each label is among those of one part, and CrossEntropyMean joins
 // the two. A label that may be ignored makes the mean's divisor depend on data, and so couples the
-// axes of the labels; unless an operand says what all rows divide by, which LabelCount finds.
+// axes of the labels; unless an operand says what all rows divide by, which LabelCount finds. Where
+// none may be, it is the number of rows: executors refuse a label that is no class.
 #include <fmt/format.h>
 
 #include <vector>

@@ -69,6 +69,8 @@ void print_training(const autodiff::TrainingOptions& training, std::string& text
   const bool adam = optimizer.kind == autodiff::OptimizerKind::kAdamW;
   text += fmt::format("loss {}\n", autodiff::name(training.loss.kind));
   if (!training.loss.output.empty()) text += fmt::format("loss_output {}\n", training.loss.output);
+  if (training.loss.ignore_index)
+    text += fmt::format("ignore_index {}\n", *training.loss.ignore_index);
   text += fmt::format("optimizer {}\nlearning_rate {}\nweight_decay {}\n", adam ? "adamw" : "sgd",
                       optimizer.learning_rate, optimizer.weight_decay);
   if (adam)

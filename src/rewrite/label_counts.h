@@ -13,8 +13,8 @@
 //
 // In one part the same bits come out. So this runs by default where a step is cut into parts or an
 // op by somebody (Rewrite::in_parts, with_cuts); chunks of rows (chunked_loss.h) do it for
-// themselves. A loss that ignores no label divides by its rows, as all labels have to be classes
-// then, and stays as it is.
+// themselves. A loss that ignores no label divides by its rows, as every label that is not ignored
+// has to be a class (executors refuse others), and stays as it is.
 //
 // Tests: label_counts_test.cc, tests/rewrites_test.cc, tests/python/test_ignored_labels.py.
 #pragma once

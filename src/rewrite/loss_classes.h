@@ -16,9 +16,10 @@
 // Without a cut it computes the same but for rounding, and takes one small op more: the logit of
 // each label is read again. So it is made for whoever asks, and where a search tries what a cut
 // along the classes would come to (Rewrite::frees_axis). Chunks of rows (chunked_loss.h) come
-// first, where both are asked for; then the loss of each is taken apart. Labels that are ignored,
-// or that are no classes, count as before. A loss of log-probabilities (LogSoftmax; class weights,
-// no mean) is another op, and stays whole along its classes.
+// first, where both are asked for; then the loss of each is taken apart. Labels that are ignored
+// count as before, and those that are neither that nor classes are refused as before. A loss of
+// log-probabilities (LogSoftmax; class weights, no mean) is another op, and stays whole along its
+// classes.
 //
 // Tests: loss_classes_test.cc, tests/rewrites_test.cc.
 #pragma once

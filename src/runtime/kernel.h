@@ -1,5 +1,6 @@
 // The seam between the runtime and the kernels of a device. A kernel is built once, when a plan is
-// loaded, from an OpDesc; then it runs on raw pointers, allocates nothing and never fails.
+// loaded, from an OpDesc; then it runs on raw pointers, allocates nothing and never fails. Contents
+// that its op has no result for (a label that is no class) it refuses before it runs.
 //
 // Tests: session_test.cc.
 #pragma once
@@ -48,6 +49,9 @@ struct KernelArgs {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  // Asked before each run; changes nothing. Error kInput: what is wrong with the contents of which
+  // operand. run() stays within its operands with any contents.
+  virtual Status accepts(const KernelArgs& /*args*/) const { return {}; }
   virtual void run(const KernelArgs& args) = 0;
 };
 

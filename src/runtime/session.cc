@@ -1,7 +1,8 @@
 // Running a plan. Everything that takes time happens in open(): checking the plan, making kernels,
 // opening slow memory, binding every operand of every step to its address (bound_steps.h). A step
 // of the plan then is a bound kernel, or the beginning or end of a copy that others make
-// (copy_engine.h). Only those can fail; a step that failed is the session's last.
+// (copy_engine.h). Those can fail, and a kernel can refuse what it is given, before it runs. A step
+// that ended so is the session's last, unless a kernel refused and nothing that stays had changed.
 //
 // An unplanned session runs the same kernels on one buffer per storage, made when its producer runs
 // and given back after its last reader, ops in the given order. It is what an eager framework with
@@ -27,6 +28,7 @@
 #include "runtime/buffers.h"
 #include "runtime/contents.h"
 #include "runtime/lending.h"
+#include "runtime/plan_kernels.h"
 #include "runtime/seeded.h"
 
 namespace lowtide::runtime {
@@ -46,36 +48,20 @@ constexpr int kPoison = 0xFF;
 
 constexpr int64_t kGuardBytes = 1 << 20;
 
-Result<std::unique_ptr<Kernel>> make_kernel(const Plan& plan, PlanOpId id,
-                                            const KernelFactory& kernels) {
-  const PlanOp& op = plan.ops[id];
-  const plan::OpDesc desc = describe(plan, id);
-  auto named = [&](const Error& e) {
-    return error(e.code, fmt::format("op '{}': {}", op.name, e.message));
-  };
-  const Result<int64_t> workspace = kernels.workspace_bytes(desc);
-  if (!workspace) return named(workspace.error());
-  if (*workspace > op.workspace_bytes)
-    return error(
-        ErrorCode::kInput,
-        fmt::format("op '{}' ({}): the kernel here needs {} bytes of workspace, the plan has {}",
-                    op.name, op.kind, *workspace, op.workspace_bytes));
-  Result<std::unique_ptr<Kernel>> kernel = kernels.make(desc);
-  if (!kernel) return named(kernel.error());
-  return kernel;
-}
-
 }  // namespace
 
 struct Session::State {
   Plan plan;
   SessionOptions options;
-  IdVector<PlanOpId, std::unique_ptr<Kernel>> kernels;  // null: all outputs are views
-  std::vector<BoundStep> steps;                         // planned: one per step of the plan
-  StoragePlaces at;  // where each storage is; of the last stay after a step
+  PlanKernels kernels;
+  std::vector<BoundStep> steps;  // planned: one per step of the plan
+  StoragePlaces at;              // where each storage is; of the last stay after a step
   std::map<std::string, PlanValueId, std::less<>> by_name;
   std::set<PlanValueId> given;  // fed inputs that have contents
   int64_t steps_run = 0, seed_set_after = 0;
+  bool has_results = false;      // of the last step
+  bool refused = false;          // a kernel did, in this step
+  bool changed = false;          // what stays, in this step
   std::optional<Error> failure;  // of a step: there are no more
   Arena arena;
   std::optional<Transfers> transfers;  // planned only; copies into the arena, so ends before it
@@ -142,12 +128,14 @@ struct Session::State {
   template <class Write>
   Status put(PlanValueId v, const Write& write);
   Status check_inputs_given() const;
-  void compute(const BoundStep& step, const Observer* observer);
+  bool changes_what_stays(PlanValueId output) const;
+  Status compute(const BoundStep& step, const Observer* observer);
   Status bind_lent();
   Status run_steps(std::span<const BoundStep> part, const Observer* observer);
   Status run_planned(const Observer* observer);
-  void note_failure(Error& reason);
-  double compute_aside(const BoundStep& step);
+  void begin_step();
+  tl::unexpected<Error> ended(Error reason);
+  Result<double> compute_aside(const BoundStep& step);
   std::set<PlanStorageId> changed_residents(std::span<const BoundStep> part) const;
   Status run_unplanned(const Observer* observer);
   void copy_together(const BoundStep& step);
@@ -233,20 +221,31 @@ Status Session::State::check_inputs_given() const {
   return {};
 }
 
-void Session::State::compute(const BoundStep& step, const Observer* observer) {
+bool Session::State::changes_what_stays(PlanValueId output) const {
+  const PlanValue& value = plan.values[output];
+  return value.alias == plan::PlanAlias::kUpdate && plan.storages[value.storage].resident;
+}
+
+Status Session::State::compute(const BoundStep& step, const Observer* observer) {
+  const std::vector<PlanValueId>& outputs = plan.ops[step.op].outputs;
   if (Kernel* kernel = kernels[step.op].get()) {
     KernelArgs args{.inputs = step.inputs,
                     .outputs = step.outputs,
                     .workspace = step.memory,
                     .context = context_of(step.op)};
+    if (Status accepted = check_contents(plan.ops[step.op], *kernel, args); !accepted) {
+      refused = true;
+      return accepted;
+    }
     kernel->run(args);
+    for (PlanValueId v : outputs) changed |= changes_what_stays(v);
   }
-  if (observer == nullptr) return;
-  const std::vector<PlanValueId>& outputs = plan.ops[step.op].outputs;
+  if (observer == nullptr) return {};
   for (size_t i = 0; i < outputs.size(); ++i)
     (*observer)(step.op, outputs[i],
                 {static_cast<const std::byte*>(step.outputs[i]),
                  static_cast<size_t>(plan::span_bytes(plan.values[outputs[i]].type))});
+  return {};
 }
 
 // Where lent memory lies is known late and may change; addresses of the arena stay.
@@ -264,7 +263,7 @@ Status Session::State::run_steps(std::span<const BoundStep> part, const Observer
   for (const BoundStep& step : part) {
     switch (step.kind) {
       case plan::Step::Kind::kCompute:
-        compute(step, observer);
+        LT_RETURN_IF_ERROR(compute(step, observer));
         poison(step.memory, step.bytes);
         break;
       case plan::Step::Kind::kFree:
@@ -328,8 +327,9 @@ Status Session::State::run_unplanned(const Observer* observer) {
     const bool joins =
         !op.outputs.empty() && plan.values[op.outputs[0]].alias == plan::PlanAlias::kPieces;
     if (joins) copy_together(step);
-    compute(step, observer);
+    const Status computed = compute(step, observer);
     if (workspace != nullptr) pool.give_back(workspace, op.workspace_bytes);
+    LT_RETURN_IF_ERROR(computed);
     for (PlanStorageId s : dies_after[id]) release(s);
   }
   return {};
@@ -337,42 +337,46 @@ Status Session::State::run_unplanned(const Observer* observer) {
 
 // What updates of residents the steps make.
 std::set<PlanStorageId> Session::State::changed_residents(std::span<const BoundStep> part) const {
-  std::set<PlanStorageId> changed;
+  std::set<PlanStorageId> found;
   for (const BoundStep& step : part) {
     if (step.kind != plan::Step::Kind::kCompute) continue;
     for (PlanValueId v : plan.ops[step.op].outputs)
-      if (plan.values[v].alias == plan::PlanAlias::kUpdate &&
-          plan.storages[plan.values[v].storage].resident)
-        changed.insert(plan.values[v].storage);
+      if (changes_what_stays(v)) found.insert(plan.values[v].storage);
   }
-  return changed;
+  return found;
 }
 
 // One op, with copies in place of the residents that it changes; the seconds that it took itself.
-double Session::State::compute_aside(const BoundStep& step) {
+Result<double> Session::State::compute_aside(const BoundStep& step) {
   BoundStep aside = step;
   std::vector<std::vector<std::byte>> copies;
   const std::vector<PlanValueId>& outputs = plan.ops[step.op].outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const PlanValue& value = plan.values[outputs[i]];
-    if (value.alias != plan::PlanAlias::kUpdate || !plan.storages[value.storage].resident) continue;
+    if (!changes_what_stays(outputs[i])) continue;
     const auto* from = static_cast<const std::byte*>(step.outputs[i]);
-    copies.emplace_back(from, from + plan::span_bytes(value.type));
+    copies.emplace_back(from, from + plan::span_bytes(plan.values[outputs[i]].type));
     aside.outputs[i] = copies.back().data();
     std::replace(aside.inputs.begin(), aside.inputs.end(), step.outputs[i], aside.outputs[i]);
   }
   const auto start = Clock::now();
-  compute(aside, nullptr);
+  LT_RETURN_IF_ERROR(compute(aside, nullptr));
   return seconds_since(start);
 }
 
-// The session's last step, and why.
-void Session::State::note_failure(Error& reason) {
+void Session::State::begin_step() {
+  has_results = refused = changed = false;
+}
+
+// A step that came to no end, and why: the session's last, or as if it had not begun.
+tl::unexpected<Error> Session::State::ended(Error reason) {
   const int64_t step = steps_run + 1;
+  if (refused && !changed && plan.slow_tiers.empty())
+    return error(reason.code,
+                 fmt::format("step {} was refused, nothing has changed: {}", step, reason.message));
   failure = Error{reason.code, fmt::format("the session ended in step {}, which failed: {}; open "
                                            "it again",
                                            step, reason.message)};
-  reason.message = fmt::format("step {} failed: {}", step, reason.message);
+  return error(reason.code, fmt::format("step {} failed: {}", step, reason.message));
 }
 
 Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
@@ -385,13 +389,8 @@ Result<Session> Session::open(Plan plan, const KernelFactory& kernels,
   state->plan = std::move(plan);
   state->options = options;
   LT_RETURN_IF_ERROR(state->make_memory());
-  const Plan& p = state->plan;
-  state->kernels.resize(p.ops.size());
-  state->updates.resize(p.ops.size());
-  for (PlanOpId id : p.ops.ids())
-    if (!plan::only_views(p, id)) {
-      LT_ASSIGN(state->kernels[id], make_kernel(p, id, kernels));
-    }
+  state->updates.resize(state->plan.ops.size());
+  LT_ASSIGN(state->kernels, make_kernels(state->plan, kernels));
   LT_RETURN_IF_ERROR(state->fill());
   return Session(std::move(state));
 }
@@ -429,11 +428,13 @@ Result<std::vector<std::byte>> Session::get(std::string_view name) const {
   const PlanValue& value = state_->plan.values[it->second];
   const PlanStorage& storage = state_->plan.storages[value.storage];
   if (!storage.resident && state_->failure) return tl::unexpected<Error>(*state_->failure);
-  if (!storage.resident && (!value.is_output || state_->steps_run == 0))
-    return error(ErrorCode::kUsage,
-                 fmt::format("value '{}' is not alive now: it is {}", name,
-                             value.is_output ? "made by the first step"
-                                             : "neither a result nor there before the step"));
+  if (!storage.resident && (!value.is_output || !state_->has_results)) {
+    const char* made = state_->steps_run == 0 ? "made by the first step" : "made by the next step";
+    return error(
+        ErrorCode::kUsage,
+        fmt::format("value '{}' is not alive now: it is {}", name,
+                    value.is_output ? made : "neither a result nor there before the step"));
+  }
   std::vector<std::byte> bytes(static_cast<size_t>(plan::size_bytes(value.type)));
   if (!state_->in_slot(value)) {
     LT_RETURN_IF_ERROR(load_row_major(value, state_->value_at(it->second), bytes));
@@ -493,12 +494,11 @@ Status Session::run(const Observer* observer) {
   if (state_->failure) return tl::unexpected<Error>(*state_->failure);
   LT_RETURN_IF_ERROR(state_->check_inputs_given());
   LT_RETURN_IF_ERROR(state_->bind_lent());
+  state_->begin_step();
   Status status =
       state_->options.unplanned ? state_->run_unplanned(observer) : state_->run_planned(observer);
-  if (!status) {
-    state_->note_failure(status.error());
-    return status;
-  }
+  if (!status) return state_->ended(std::move(status.error()));
+  state_->has_results = true;
   ++state_->steps_run;
   return {};
 }
@@ -514,6 +514,7 @@ Status check_whole_in_arena(const Plan& plan, bool unplanned) {
 
 Result<bool> Session::run_if_finite(std::string_view name) {
   State& s = *state_;
+  if (s.failure) return tl::unexpected<Error>(*s.failure);
   LT_RETURN_IF_ERROR(check_whole_in_arena(s.plan, s.options.unplanned));
   LT_RETURN_IF_ERROR(s.check_inputs_given());
   LT_RETURN_IF_ERROR(s.bind_lent());
@@ -535,26 +536,40 @@ Result<bool> Session::run_if_finite(std::string_view name) {
     saved.push_back(
         {id,
          {s.at[id], s.at[id] + plan::size_bytes(s.plan.values[s.plan.storages[id].root].type)}});
-  LT_RETURN_IF_ERROR(s.run_steps(all.first(known), nullptr));
+  const auto put_back = [&] {
+    for (const auto& [id, bytes] : saved) std::memcpy(s.at[id], bytes.data(), bytes.size());
+    s.changed = false;
+  };
+  s.begin_step();
+  if (Status status = s.run_steps(all.first(known), nullptr); !status) {
+    put_back();
+    return s.ended(std::move(status.error()));
+  }
   const auto& outputs = s.plan.ops[value.producer].outputs;
   const auto place = std::find(outputs.begin(), outputs.end(), it->second) - outputs.begin();
   if (!std::isfinite(read_real(value.type.dtype, made->outputs[static_cast<size_t>(place)]))) {
-    for (const auto& [id, bytes] : saved) std::memcpy(s.at[id], bytes.data(), bytes.size());
+    put_back();
     return false;
   }
-  LT_RETURN_IF_ERROR(s.run_steps(all.subspan(known), nullptr));
+  if (Status status = s.run_steps(all.subspan(known), nullptr); !status)
+    return s.ended(std::move(status.error()));
+  s.has_results = true;
   ++s.steps_run;
   return true;
 }
 
 Result<double> Session::rehearse() {
   State& s = *state_;
+  if (s.failure) return tl::unexpected<Error>(*s.failure);
   LT_RETURN_IF_ERROR(check_whole_in_arena(s.plan, s.options.unplanned));
   LT_RETURN_IF_ERROR(s.check_inputs_given());
   LT_RETURN_IF_ERROR(s.bind_lent());
   double seconds = 0;
-  for (const BoundStep& step : s.steps)
-    if (step.kind == plan::Step::Kind::kCompute) seconds += s.compute_aside(step);
+  for (const BoundStep& step : s.steps) {
+    if (step.kind != plan::Step::Kind::kCompute) continue;
+    LT_ASSIGN(const double own, s.compute_aside(step));
+    seconds += own;
+  }
   return seconds;
 }
 

@@ -72,7 +72,10 @@ class Session {
 
   // One step. No allocation happens inside for tensors or kernels. Error: a transfer failed (a full
   // disk, a short write). That step is the session's last: run() and set() then say so, get() still
-  // gives what is there between steps, each value whole, as it was before that step or after.
+  // gives what is there between steps, each value whole, as it was before that step or after. Or
+  // kInput: a kernel refused the contents of an operand (a label that is no class). Where nothing
+  // that is resident had changed and nothing moves to slow memory, the session is as before that
+  // step, which has no results; else it was the last one, too.
   Status run(const Observer* observer = nullptr);
   // One step, or nothing: false where the value, a result of one number, is not finite. Whatever is
   // resident is then as before. What changes before the value is known (statistics of a batch norm)
@@ -80,7 +83,7 @@ class Session {
   // moves something to slow memory.
   Result<bool> run_if_finite(std::string_view value);
   // The seconds of one step that changes nothing that is resident: ops that would change it work
-  // on copies, whose making is not counted. Error: as run_if_finite.
+  // on copies, whose making is not counted. Error: as run_if_finite; nothing has changed then.
   Result<double> rehearse();
   int64_t steps_run() const;
   // What moved in the last step, and how long the ops waited for it.

@@ -180,6 +180,84 @@ TEST(Session, SaysWhatIsWrong) {
             std::string::npos);
 }
 
+// s -= x, unless `looks_first`; y = what a kernel makes of x that refuses some; p -= y.
+Plan picky_plan(bool looks_first) {
+  PlanMaker m;
+  const PlanValueId x = m.given("x", Initial::kFed), p = m.given("p", Initial::kSeeded),
+                    s = m.given("s", Initial::kZero);
+  const PlanOpId look = m.op("Picky", {x});
+  const PlanValueId y = m.output(look, "y", true);
+  const PlanOpId follow = m.op("Step", {s, x});
+  m.alias(follow, "s.1", s, plan::PlanAlias::kUpdate);
+  const PlanOpId step = m.op("Step", {p, y});
+  m.alias(step, "p.1", p, plan::PlanAlias::kUpdate);
+  if (!looks_first) m.compute(follow);
+  m.compute(look);
+  if (looks_first) m.compute(follow);
+  m.compute(step);
+  return m.plan;
+}
+
+std::vector<float> ramp_from(float first) {
+  std::vector<float> values = ramp();
+  values[0] = first;
+  return values;
+}
+
+TEST(Session, AStepThatAKernelRefusesIsAsIfItHadNotBegun) {
+  for (const bool unplanned : {false, true}) {
+    SCOPED_TRACE(unplanned);
+    Session session = open(picky_plan(true), {.unplanned = unplanned, .poison = true});
+    const std::vector<float> p = floats(session.get("p"));
+    ASSERT_TRUE(session.set("x", as_bytes(ramp_from(3))));
+    ASSERT_TRUE(session.run());
+    const std::vector<float> p_then = floats(session.get("p"));
+    EXPECT_EQ(p_then[0], p[0] - 3);
+    ASSERT_TRUE(session.set("x", as_bytes(ramp_from(-1))));
+    for (int again = 0; again < 2; ++again) {
+      const Status refused = session.run();
+      ASSERT_FALSE(refused.has_value());
+      EXPECT_EQ(refused.error().code, ErrorCode::kInput);
+      EXPECT_EQ(refused.error().message,
+                "step 2 was refused, nothing has changed: op 'op0' (Picky): element 0 is negative");
+    }
+    EXPECT_EQ(session.get("y").error().message,
+              "value 'y' is not alive now: it is made by the next step");
+    EXPECT_EQ(floats(session.get("p")), p_then);
+    ASSERT_TRUE(session.set("x", as_bytes(ramp_from(0))));
+    ASSERT_TRUE(session.run());
+    EXPECT_EQ(session.steps_run(), 2);
+    EXPECT_EQ(floats(session.get("p"))[0], p_then[0]);
+    EXPECT_EQ(floats(session.get("y"))[0], 0);
+  }
+}
+
+TEST(Session, ARefusalBehindAChangeEndsIt) {
+  Session session = open(picky_plan(false));
+  ASSERT_TRUE(session.set("x", as_bytes(ramp_from(-1))));
+  const std::string reason = "op 'op0' (Picky): element 0 is negative";
+  EXPECT_EQ(session.run().error().message, "step 1 failed: " + reason);
+  EXPECT_EQ(session.run().error().message,
+            "the session ended in step 1, which failed: " + reason + "; open it again");
+  EXPECT_FALSE(session.rehearse().has_value());
+}
+
+TEST(Session, ARefusalInAStepThatRunsWholeOrNotAtAllIsUndone) {
+  Plan plan = picky_plan(false);
+  plan.values[plan.ops[PlanOpId(0)].outputs[0]].type.dims = {};
+  Session session = open(std::move(plan));
+  ASSERT_TRUE(session.set("x", as_bytes(ramp_from(-1))));
+  EXPECT_EQ(session.rehearse().error().message, "op 'op0' (Picky): element 0 is negative");
+  const auto refused = session.run_if_finite("y");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message,
+            "step 1 was refused, nothing has changed: op 'op0' (Picky): element 0 is negative");
+  EXPECT_EQ(floats(session.get("s")), std::vector<float>(kCount, 0));
+  ASSERT_TRUE(session.set("x", as_bytes(ramp_from(1))));
+  EXPECT_EQ(session.run_if_finite("y").value(), true);
+  EXPECT_EQ(floats(session.get("s"))[0], -1);
+}
+
 TEST(Session, ReadsExternalWeights) {
   const auto folder = std::filesystem::temp_directory_path() / "lowtide_session_test";
   std::filesystem::create_directories(folder);

@@ -263,6 +263,9 @@ def test_only_regular_files_are_replaced(tmp_path):
     (["plan", MODELS / "unet.onnx", "--loss", "hinge"], ["--loss", "hinge"]),
     (["plan", MODELS / "unet.onnx", "--loss", "mse"], ["--loss needs --train"]),
     (["plan", MODELS / "unet.onnx", "--weight-decay", "0"], ["--weight-decay needs --train"]),
+    (["plan", MODELS / "unet.onnx", "--ignore-index", "-100"], ["--ignore-index needs --train"]),
+    (["plan", *UNET, "--ignore-index", "none"], ["--ignore-index", "'none'", "whole number"]),
+    (["plan", *UNET, "--loss", "mse", "--ignore-index", "-100"], ["--ignore-index", "--loss cross-entropy", "mse"]),
     (["plan", MODELS / "unet.onnx", "--dropout", "off"], ["--dropout needs --train"]),
 ])
 def test_usage_errors_name_the_flag_in_one_short_line(arguments, words):

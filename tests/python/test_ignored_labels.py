@@ -1,18 +1,22 @@
 """A loss whose labels may be ignored, in parts of its rows, through the commands that a user has, against PyTorch: labels as they are fed,
-labels that the model moves by one word first (as language models do), and classes with weights."""
+labels that the model moves by one word first (as language models do), and classes with weights; a loss of the model's own, or attached
+(--ignore-index). What is no class and not ignored is refused in one part and in many."""
 
 import functools
 import json
 
 import numpy as np
 import pytest
-from lowtide_cli import run, run_json
+from lowtide_cli import expect_error, run, run_json
 from seeded_values import float_input, integer_input
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
 import onnx.parser  # noqa: E402
+
+import lowtide  # noqa: E402
+from lowtide import plans, sessions  # noqa: E402
 
 SEED = 5
 BATCH, WORDS, WIDE, CLASSES = 4, 6, 3, 7
@@ -87,6 +91,110 @@ def test_a_step_in_parts_of_its_rows_is_that_of_pytorch(labels, weighted, option
     if "--cut" not in options or "--split" in options:
         gradient = "LogSoftmaxGrad" if weighted else "CrossEntropyGrad"
         assert kinds.count(gradient) > 1, "rows are in parts"
+
+
+def write_scores(folder, tail="", own=""):
+    """The scores of all words, or what the model makes of them and of `own` inputs: its own loss."""
+    text = f"""g (float[{BATCH},{WORDS},{WIDE}] x{own}) => ({"float loss" if tail else f"float[rows,{CLASSES}] logits"})
+        <float[{WIDE},{CLASSES}] w = {{{",".join(map(str, WEIGHTS))}}}, int64[2] rows = {{-1, {CLASSES}}}, int64 one = {{1}}>
+        {{ h = Tanh(x)  scores = MatMul(h, w)  logits = Reshape(scores, rows)  {tail} }}"""
+    path = folder / "model.onnx"
+    onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> ' + text), path)
+    return path
+
+
+class Attached:
+    """Steps of an attached loss, and the same in PyTorch: loss and weights after each."""
+
+    def __init__(self, folder, *options):
+        model, plan = write_scores(folder), folder / "plan.lt"
+        result = run("plan", model, "--train", "--optimizer", "sgd", "--momentum", "0", "--learning-rate", "0.1", "--weight-decay", "0",
+                     *options, "-o", plan)
+        assert result.returncode == 0, result.stderr
+        for command in ("verify", "run"):
+            result = run(command, plan, "--against", model)
+            assert result.returncode == 0, result.stdout + result.stderr
+        self.kinds = [op["kind"] for op in json.loads(plan.read_text())["ops"]]
+        self.session = sessions.Session(plans.Plan.load(plan), [], threads=1)
+        self.x = np.ascontiguousarray(float_input(SEED, "x", (BATCH, WORDS, WIDE)), np.float32)
+        self.session.set("x", self.x.ctypes.data, self.x.nbytes)
+        self.w = torch.tensor(WEIGHTS).reshape(WIDE, CLASSES).double()
+
+    def feed(self, labels):
+        labels = np.ascontiguousarray(labels, np.int64)
+        self.session.set("labels", labels.ctypes.data, labels.nbytes)
+
+    def get(self, name, dims):
+        found = np.empty(dims, np.float32)
+        self.session.get(name, found.ctypes.data, found.nbytes)
+        return found
+
+    def expect_step_of_pytorch(self, labels, **ignored):
+        w = self.w.clone().requires_grad_()
+        logits = torch.tanh(torch.tensor(self.x).double()) @ w
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, CLASSES), torch.tensor(labels), **ignored)
+        loss.backward()
+        self.w = (w - 0.1 * w.grad).detach()
+        self.feed(labels)
+        self.session.run()
+        assert float(self.get("loss", ())) == pytest.approx(float(loss.detach()), rel=1e-5)
+        np.testing.assert_allclose(self.get("w", (WIDE, CLASSES)), self.w.numpy(), atol=1e-6)
+
+    def expect_refusal(self, labels, *words):
+        self.feed(labels)
+        with pytest.raises(lowtide.BadInput) as refused:
+            self.session.run()
+        for word in ("was refused, nothing has changed", *words):
+            assert word in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+SETTINGS = [[], *SPLITS, ["--split", "4", "--no-rewrite", "count-labels-first"], *PLAIN]
+
+
+@pytest.mark.parametrize("options", SETTINGS)
+def test_an_attached_loss_leaves_out_what_it_is_told_to(options, tmp_path):
+    labels = integer_input(SEED, "labels", (BATCH * WORDS,), CLASSES)
+    some = np.where(np.arange(BATCH * WORDS) % 5 < 2, -100, labels)  # another number of them in each part
+    some[:WORDS + 1] = -100
+    step = Attached(tmp_path, "--ignore-index", "-100", *options)
+    if options[:1] == ["--split"] and "--no-rewrite" not in options:
+        assert step.kinds.count("CrossEntropyGrad") > 1, "rows are in parts"
+    step.expect_step_of_pytorch(some)
+    step.expect_step_of_pytorch(labels)
+    for bad in (CLASSES, -1, 2**62):
+        step.expect_refusal(np.where(np.arange(BATCH * WORDS) == 20, bad, some), f"label {bad} of row ", "nor -100, which is ignored")
+    step.expect_step_of_pytorch(some)
+
+
+@pytest.mark.parametrize("options", SETTINGS)
+def test_an_attached_loss_takes_classes_alone_unless_it_is_told(options, tmp_path):
+    """PyTorch, too, has an error for a label that is neither a class nor the one that is ignored."""
+    labels = integer_input(SEED, "labels", (BATCH * WORDS,), CLASSES)
+    step = Attached(tmp_path, *options)
+    assert "LabelCount" not in step.kinds
+    step.expect_step_of_pytorch(labels, ignore_index=-1)
+    for row in (0, 20):
+        for bad in (-100, CLASSES):
+            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row ", "no label is ignored")
+    with pytest.raises(IndexError):
+        step.expect_step_of_pytorch(np.where(labels == labels[0], CLASSES, labels), ignore_index=-1)
+    step.expect_step_of_pytorch(labels, ignore_index=-1)
+
+
+@pytest.mark.parametrize("options", [[], ["--split", "4"], ["--cut", "logits:a0:2"], ["--rewrite", "loss-by-classes"]])
+@pytest.mark.parametrize("ignored", [None, 3])
+def test_run_refuses_what_a_model_makes_of_its_labels(ignored, options, tmp_path):
+    """Labels are drawn among the classes; this model takes one off, and ONNX wants its loss's labels to be classes."""
+    attribute = "" if ignored is None else f" <ignore_index: int = {ignored}> "
+    tail = f"off = Sub(labels, one)  loss = SoftmaxCrossEntropyLoss{attribute}(logits, off)"
+    model, plan = write_scores(tmp_path, tail, f", int64[{BATCH * WORDS}] labels"), tmp_path / "plan.lt"
+    assert 0 in integer_input(SEED, "labels", (BATCH * WORDS,), CLASSES)
+    result = run(*step_of(model), *options, "-o", plan)
+    assert result.returncode == 0, result.stderr
+    for more in ([], ["--compare"]):
+        expect_error(4, "step 1 was refused", "op 'loss", "label -1 of row ", f"none of the {CLASSES} classes",
+                     arguments=["run", plan, "--seed", SEED, *more])
 
 
 class LanguageModel(torch.nn.Module):

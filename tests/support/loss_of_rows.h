@@ -11,8 +11,7 @@
 
 namespace lowtide {
 
-// The classes lie along `axis`. Labels are from -1 to the number of classes, neither of which is a
-// class. Something else reads the log-sum-exp.
+// The classes lie along `axis`. Labels are all classes. Something else reads the log-sum-exp.
 struct LossOfRows : GraphWriter {
   LossOfRows(ir::Dims dims, int64_t axis, ir::Attrs attrs = {}) {
     const ir::ValueId logits = op("Tanh", {given("x", dims)});
@@ -41,7 +40,7 @@ struct LossOfRows : GraphWriter {
     labels.initial.kind = ir::InitialValue::Kind::kInline;
     const auto rows = ir::element_count(labels).constant().value_or(0);  // fed nowhere, if symbolic
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t label = 3 * row % (classes + 2) - 1;
+      const int64_t label = (row + row / classes) % classes;
       labels.initial.bytes.append(reinterpret_cast<const char*>(&label), sizeof(label));
     }
     return graph_.add_value(std::move(labels));

@@ -24,11 +24,16 @@ using Initial = plan::PlanInitial::Kind;
 inline constexpr int64_t kCount = 24;
 
 // Scale: y = 2 x through the workspace. Sum: y = a + b. Step: p -= rate g, in place; the rate is 1
-// where the session says nothing of it. First: the first element. Mask: y = x where a draw from
+// where the session says nothing of it. First: the first element. Picky: that of what does not
+// begin with a negative one. Mask: y = x where a draw from
 // (seed, step, element) is even, else 0.
 class FakeKernel final : public Kernel {
  public:
   FakeKernel(std::string kind, int64_t count) : kind_(std::move(kind)), count_(count) {}
+  Status accepts(const KernelArgs& args) const override {
+    if (kind_ != "Picky" || *static_cast<const float*>(args.inputs[0]) >= 0) return {};
+    return error(ErrorCode::kInput, "element 0 is negative");
+  }
   void run(const KernelArgs& args) override {
     const float* a = static_cast<const float*>(args.inputs[0]);
     const float* b = args.inputs.size() > 1 ? static_cast<const float*>(args.inputs[1]) : nullptr;
@@ -39,7 +44,7 @@ class FakeKernel final : public Kernel {
     for (int64_t i = 0; i < count_; ++i) {
       if (kind_ == "Sum") y[i] = a[i] + b[i];
       if (kind_ == "Step") y[i] = a[i] - rate * b[i];
-      if (kind_ == "First") y[i] = a[i];
+      if (kind_ == "First" || kind_ == "Picky") y[i] = a[i];
       if (kind_ == "Mask") y[i] = even(args.context, i) ? a[i] : 0;
       if (kind_ == "Scale") {
         scratch[i] = 2 * a[i];

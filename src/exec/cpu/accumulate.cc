@@ -92,6 +92,7 @@ Result<Built> add_results(const OpDesc& op, const std::vector<AddedInto>& into, 
   std::vector<Added> all;
   Built built;
   built.implementation = inner.implementation;
+  built.accepts = std::move(inner.accepts);  // its own operands stand first
   built.workspace_bytes = aligned(inner.workspace_bytes);
   for (const AddedInto& each : into) {
     if (each.output >= op.outputs.size()) return unsupported(op, "an accumulator without output");

@@ -1,6 +1,6 @@
 // What a kernel is made of inside this folder: a function on raw pointers, its scratch size, and
-// the name of the implementation. Builders turn an OpDesc into one; they own all checks, so that
-// running needs none.
+// the name of the implementation. Builders turn an OpDesc into one; they own all checks of types
+// and layouts, so that running needs none. Of contents there is `accepts`.
 //
 // Tests: operand_types_test.cc.
 #pragma once
@@ -27,6 +27,7 @@ struct Built {
   std::function<void(const KernelArgs&)> run;
   int64_t workspace_bytes = 0;
   std::string implementation = "own";
+  std::function<Status(const KernelArgs&)> accepts = {};  // none: any contents (Kernel::accepts)
 };
 
 using Builder = Result<Built> (*)(const OpDesc& op);

@@ -24,6 +24,9 @@ namespace {
 class CpuKernel final : public runtime::Kernel {
  public:
   CpuKernel(Built built, int threads) : built_(std::move(built)), threads_(threads) {}
+  Status accepts(const KernelArgs& args) const override {
+    return built_.accepts ? built_.accepts(args) : Status();
+  }
   void run(const KernelArgs& args) override {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
     built_.run(args);

@@ -41,6 +41,7 @@ Result<SlicePart> slice_part(const Entry& entry, const OpDesc& op) {
 Built into_slice(const SlicePart& part, Built own) {
   Built built;
   built.implementation = own.implementation;
+  built.accepts = std::move(own.accepts);  // its own operands stand first
   built.workspace_bytes = own.workspace_bytes;
   built.run = [offset = part.offset_bytes, bytes = part.whole_bytes, rest = part.rest,
                inputs = part.op.inputs.size(), run = std::move(own.run)](const KernelArgs& args) {

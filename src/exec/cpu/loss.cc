@@ -1,9 +1,12 @@
 // Losses. CrossEntropy reads the logits once (a running maximum with a rescaled sum, see
-// simd_rows.h) and its gradient is one pass that may overwrite them. Labels that are ignored or
-// outside the classes count for nothing. Lines (one per label) are summed in double in their order,
-// so the loss does not depend on the number of threads. Of a part of the classes only the labels
-// are another matter: they count from the first class of all. Of a part of the rows an operand says
-// how many count in all.
+// simd_rows.h) and its gradient is one pass that may overwrite them. Labels that are ignored count
+// for nothing; others have to be classes, and are refused where they are not. A kernel that runs
+// all the same (alone, to be timed) leaves those out, so that bad data cannot reach past the
+// logits. Lines (one per label) are summed in double in their order, so the loss does not depend on
+// the number of threads. Of a part of the classes only the labels are another matter: they count
+// from the first class of all. Of a part of the rows an operand says how many count in all.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,19 +20,42 @@
 namespace lowtide::exec_cpu {
 namespace {
 
-constexpr int64_t kNoIndex = -100;  // PyTorch's default
-
 // Which labels count.
 struct Counted {
-  int64_t ignore = kNoIndex;
+  std::optional<int64_t> ignore = {};
   int64_t classes = 0;  // in all
 
+  // `here`: the classes of an op that does not say how many there are in all.
+  Counted(const OpDesc& op, int64_t here) : classes(int_attr(op, "classes", here)) {
+    if (op.attrs.contains("ignore_index")) ignore = int_attr(op, "ignore_index", 0);
+  }
   bool operator()(int64_t label) const { return label != ignore && label >= 0 && label < classes; }
   int64_t among(const void* labels, int64_t lines) const {
     const int64_t* all = static_cast<const int64_t*>(labels);
     return std::count_if(all, all + lines, *this);
   }
 };
+
+// Refuses a label that is neither a class nor ignored.
+Status check_labels(const Counted& counts, const void* labels, int64_t lines) {
+  const int64_t* all = static_cast<const int64_t*>(labels);
+  const int64_t* bad = std::find_if(all, all + lines, [&](int64_t label) {
+    return label != counts.ignore && (label < 0 || label >= counts.classes);
+  });
+  if (bad == all + lines) return {};
+  return error(
+      ErrorCode::kInput,
+      fmt::format("label {} of row {} (of 0 to {}) is none of the {} classes{}", *bad, bad - all,
+                  lines - 1, counts.classes,
+                  counts.ignore ? fmt::format(", nor {}, which is ignored", *counts.ignore)
+                                : std::string(", and no label is ignored (ignore_index)")));
+}
+
+// Refuses by the labels of operand `which`, of so many lines.
+std::function<Status(const KernelArgs&)> accepts_labels(const Counted& counts, size_t which,
+                                                        int64_t lines) {
+  return [=](const KernelArgs& args) { return check_labels(counts, args.inputs[which], lines); };
+}
 
 // What the operand says, where there is one.
 std::optional<int64_t> given_count(const KernelArgs& args, size_t operand) {
@@ -70,9 +96,7 @@ Result<Lines> lines_of(const OpDesc& op, const TensorDesc& lse) {
   if (!same_order(rest, labels) || !same_order(rest, lse))
     return unsupported(op, "labels must lie in the order of the logits without their classes");
   const AxisView view = axis_view(logits, static_cast<size_t>(axis));
-  const Counted counts{int_attr(op, "ignore_index", kNoIndex),
-                       int_attr(op, "classes", view.extent)};
-  return Lines{view, counts, int_attr(op, "first_class", 0)};
+  return Lines{view, Counted(op, view.extent), int_attr(op, "first_class", 0)};
 }
 
 template <class T>
@@ -120,6 +144,7 @@ Result<Built> build_cross_entropy(const OpDesc& op) {
     const int64_t divisor = given_count(args, 2).value_or(counted);
     *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(divisor));
   };
+  built.accepts = accepts_labels(lines.counts, 1, lines.count());
   return built;
 }
 
@@ -177,6 +202,7 @@ Result<Built> build_cross_entropy_grad(const OpDesc& op) {
     (lines.view.inner == 1 ? grad_rows<T> : grad_columns<T>)(lines, x, args.inputs[1], lse, weight,
                                                              dx);
   };
+  built.accepts = accepts_labels(lines.counts, 1, lines.count());
   return built;
 }
 
@@ -204,7 +230,7 @@ Result<Built> build_cross_entropy_mean(const OpDesc& op) {
     if (!same_order(*op.inputs[0], *op.inputs[other]))
       return unsupported(op, "operands in different layouts");
   const int64_t count = plan::element_count(*op.inputs[0]);
-  const Counted counts{int_attr(op, "ignore_index", kNoIndex), int_attr(op, "classes", 0)};
+  const Counted counts(op, 0);
   Built built;
   built.run = [=](const KernelArgs& args) {
     const T* lse = static_cast<const T*>(args.inputs[0]);
@@ -220,17 +246,19 @@ Result<Built> build_cross_entropy_mean(const OpDesc& op) {
     const int64_t divisor = given_count(args, 3).value_or(counted);
     *static_cast<T*>(args.outputs[0]) = static_cast<T>(total / static_cast<double>(divisor));
   };
+  built.accepts = accepts_labels(counts, 2, count);
   return built;
 }
 
 Result<Built> build_label_count(const OpDesc& op) {
   LT_RETURN_IF_ERROR(check_counts(op, 1, 1, 1));
   const int64_t lines = plan::element_count(*op.inputs[0]);
-  const Counted counts{int_attr(op, "ignore_index", kNoIndex), int_attr(op, "classes", 0)};
+  const Counted counts(op, 0);
   Built built;
   built.run = [=](const KernelArgs& args) {
     *static_cast<int64_t*>(args.outputs[0]) = counts.among(args.inputs[0], lines);
   };
+  built.accepts = accepts_labels(counts, 0, lines);
   return built;
 }
 

@@ -157,6 +157,7 @@ Result<std::vector<Tensor>> evaluate_row(const ops::Instance& instance,
     call.out.push_back(Tensor::zeros(output.type.dtype, std::move(dims)));
   }
   (wants_double(call) ? found->second.f64 : found->second.f32)(call);
+  if (!call.refused.empty()) return bad(fmt::format("{}: {}", instance.kind, call.refused));
   for (const auto& [input, output] : ops::accumulators(instance))
     add_into(call.out[static_cast<size_t>(output)], *inputs[static_cast<size_t>(input)]);
   for (Tensor& output : call.out) store(output, context.precision);

@@ -39,7 +39,7 @@ struct Context {
 };
 
 // The outputs of one op; every row of the op table has a kernel. Error: kInput (shapes that do not
-// fit, symbolic sizes, a tensor that is not of the declared type).
+// fit, symbolic sizes, a tensor that is not of the declared type, a label that is no class).
 Result<std::vector<Tensor>> evaluate(const ops::Instance& instance,
                                      const std::vector<std::optional<Tensor>>& inputs,
                                      const Context& context = {});

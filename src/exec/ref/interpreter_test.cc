@@ -337,6 +337,36 @@ TEST(Loss, CrossEntropyIsTheMeanOverWhatCounts) {
   expect_near(one("MseLossGrad", {real({2}, {1, 4}), real({2}, {0, 2})}, {{"scale", 3.0}}), {3, 6});
 }
 
+// A label is a class or the one that is ignored; anything else would divide by another number in
+// one part than in many.
+TEST(Loss, RefusesLabelsThatAreNoClasses) {
+  const Tensor logits = real({3, 2}, {0, 0, 0, std::log(3.0), 5, 5}), lse = real({3}, {1, 1, 1});
+  const auto refusal = [&](std::string_view kind, const Tensor& labels, ir::Attrs attrs) {
+    const bool mean = kind == "CrossEntropyMean", count = kind == "LabelCount";
+    if (mean || count)
+      attrs["classes"] = int64_t{2};
+    else
+      attrs["axis"] = int64_t{1};
+    Inputs inputs = {logits, labels};
+    if (mean) inputs = {lse, lse, labels};
+    if (count) inputs = {labels};
+    if (kind == "CrossEntropyGrad") inputs.emplace_back(lse);
+    const auto made = evaluate(kind, attrs, inputs);
+    return made ? std::string() : made.error().message;
+  };
+  const ir::Attrs ignores = {{"ignore_index", int64_t{-100}}};
+  for (const std::string kind :
+       {"CrossEntropy", "CrossEntropyGrad", "CrossEntropyMean", "LabelCount"}) {
+    SCOPED_TRACE(kind);
+    const std::string none = kind + ": label -100 of row 2 is none of the 2 classes";
+    EXPECT_TRUE(refusal(kind, whole({3}, {0, 1, -100}), {}).starts_with(none));
+    EXPECT_EQ(refusal(kind, whole({3}, {0, 1, -100}), ignores), "");
+    for (const int64_t label : {int64_t{2}, int64_t{-1}, std::numeric_limits<int64_t>::max(),
+                                std::numeric_limits<int64_t>::min()})
+      EXPECT_NE(refusal(kind, whole({3}, {-100, label, 0}), ignores), "") << label;
+  }
+}
+
 // ---- moving data
 
 TEST(Move, Rearrangements) {

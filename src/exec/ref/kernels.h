@@ -42,6 +42,7 @@ struct Call {
   std::vector<const Tensor*> in;  // null where an optional input is absent
   std::vector<Tensor> out;        // typed, zeroed
   const Context& context;
+  std::string refused = {};  // what is wrong with the contents of an operand
 
   const Tensor* input(size_t i) const { return i < in.size() ? in[i] : nullptr; }
 };

@@ -1,8 +1,10 @@
-// Losses: means over what counts, and their gradients. Labels equal to ignore_index (default -100)
-// count for nothing; a label outside the classes is treated the same way, so that bad data cannot
-// read past the logits. Of a part of the classes (first_class, classes) all labels count that would
-// for the whole; those of other parts are not among its own. Of a part of the rows an operand says
-// how many count in all rows.
+// Losses: means over what counts, and their gradients. Labels equal to ignore_index count for
+// nothing; any other has to be a class and is refused if it is not, so without ignore_index all
+// rows count. Of a part of the classes (first_class, classes) all labels count that would for the
+// whole; those of other parts are not among its own. Of a part of the rows an operand says how many
+// count in all rows.
+#include <fmt/core.h>
+
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -12,17 +14,26 @@
 namespace lowtide::ref {
 namespace {
 
-constexpr int64_t kIgnored = -100;
+using Ignored = std::optional<int64_t>;
 
-// Whether a label counts.
-bool counts(int64_t label, int64_t ignore, int64_t classes) {
-  return label != ignore && label >= 0 && label < classes;
+Ignored ignored_by(const Call& call) {
+  if (!call.attrs.has("ignore_index")) return std::nullopt;
+  return call.attrs.integer("ignore_index");
 }
 
-int64_t count_of(const Tensor& labels, int64_t ignore, int64_t classes) {
+// How many labels count. Nothing where one is neither a class nor ignored: the call is refused.
+std::optional<int64_t> count_of(Call& call, const Tensor& labels, Ignored ignored,
+                                int64_t classes) {
   int64_t n = 0;
-  for (int64_t line = 0; line < labels.count(); ++line)
-    n += counts(int_at(labels, line), ignore, classes);
+  for (int64_t line = 0; line < labels.count(); ++line) {
+    const int64_t label = int_at(labels, line);
+    if (label == ignored) continue;
+    ++n;
+    if (label >= 0 && label < classes) continue;
+    call.refused = fmt::format("label {} of row {} is none of the {} classes and is not ignored",
+                               label, line, classes);
+    return std::nullopt;
+  }
   return n;
 }
 
@@ -35,19 +46,22 @@ std::optional<int64_t> given_count(const Call& call, size_t operand) {
 struct Labels {
   const Tensor& labels;
   Around split;  // of the logits
-  int64_t ignore, first, classes;
+  Ignored ignored;
+  int64_t first, classes;
 
   explicit Labels(const Call& call)
       : labels(*call.in[1]),
         split(around(call.in[0]->dims, call.attrs.integer("axis"))),
-        ignore(call.attrs.integer("ignore_index", kIgnored)),
+        ignored(ignored_by(call)),
         first(call.attrs.integer("first_class", 0)),
         classes(call.attrs.integer("classes", split.axis)) {}
   int64_t label(int64_t line) const { return int_at(labels, line); }
-  bool counts(int64_t line) const { return ref::counts(label(line), ignore, classes); }
+  bool counts(int64_t line) const { return label(line) != ignored; }
   // The place of the label among the classes that are here; elsewhere: outside of them.
   int64_t place(int64_t line) const { return label(line) < first ? -1 : label(line) - first; }
-  int64_t count() const { return count_of(labels, ignore, classes); }
+  std::optional<int64_t> count(Call& call) const {
+    return count_of(call, labels, ignored, classes);
+  }
   // Element of class a on a line; lines are numbered as the labels are.
   int64_t at(int64_t line, int64_t a) const {
     return split.at(line / split.inner, a, line % split.inner);
@@ -59,6 +73,8 @@ struct CrossEntropyKernel {
   static void run(Call& call) {
     const Tensor& x = *call.in[0];
     const Labels labels(call);
+    const std::optional<int64_t> counted = labels.count(call);
+    if (!counted) return;
     T total = 0;
     for (int64_t line = 0; line < labels.labels.count(); ++line) {
       T highest = -std::numeric_limits<T>::infinity(), sum = 0;
@@ -70,7 +86,7 @@ struct CrossEntropyKernel {
       set<T>(call.out[1], line, lse);
       if (labels.counts(line)) total += lse - get<T>(x, labels.at(line, labels.label(line)));
     }
-    const int64_t count = given_count(call, 2).value_or(labels.count());
+    const int64_t count = given_count(call, 2).value_or(*counted);
     set<T>(call.out[0], 0, total / static_cast<T>(count));
   }
 };
@@ -80,7 +96,9 @@ struct CrossEntropyGradKernel {
   static void run(Call& call) {
     const Tensor &x = *call.in[0], &lse = *call.in[2];
     const Labels labels(call);
-    const int64_t count = given_count(call, 3).value_or(labels.count());
+    const std::optional<int64_t> counted = labels.count(call);
+    if (!counted) return;
+    const int64_t count = given_count(call, 3).value_or(*counted);
     const T scale = static_cast<T>(call.attrs.real("scale", 1)) / static_cast<T>(count);
     for (int64_t line = 0; line < labels.labels.count(); ++line) {
       if (!labels.counts(line)) continue;
@@ -109,13 +127,14 @@ struct CrossEntropyMeanKernel {
   template <class T>
   static void run(Call& call) {
     const Tensor &lse = *call.in[0], &logits = *call.in[1], &labels = *call.in[2];
-    const int64_t ignore = call.attrs.integer("ignore_index", kIgnored);
-    const int64_t classes = call.attrs.integer("classes");
+    const Ignored ignored = ignored_by(call);
+    const std::optional<int64_t> counted =
+        count_of(call, labels, ignored, call.attrs.integer("classes"));
+    if (!counted) return;
     T total = 0;
     for (int64_t line = 0; line < labels.count(); ++line)
-      if (counts(int_at(labels, line), ignore, classes))
-        total += get<T>(lse, line) - get<T>(logits, line);
-    const int64_t count = given_count(call, 3).value_or(count_of(labels, ignore, classes));
+      if (int_at(labels, line) != ignored) total += get<T>(lse, line) - get<T>(logits, line);
+    const int64_t count = given_count(call, 3).value_or(*counted);
     set<T>(call.out[0], 0, total / static_cast<T>(count));
   }
 };
@@ -123,8 +142,9 @@ struct CrossEntropyMeanKernel {
 struct LabelCountKernel {
   template <class T>
   static void run(Call& call) {
-    const int64_t ignore = call.attrs.integer("ignore_index", kIgnored);
-    set_int(call.out[0], 0, count_of(*call.in[0], ignore, call.attrs.integer("classes")));
+    const std::optional<int64_t> counted =
+        count_of(call, *call.in[0], ignored_by(call), call.attrs.integer("classes"));
+    if (counted) set_int(call.out[0], 0, *counted);
   }
 };
 
