@@ -17,6 +17,8 @@
 #include "pipeline/optimize.h"
 #include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
+#include "pipeline/trials.h"
+#include "pipeline/try_splits.h"
 #include "support/coupled_heads.h"
 #include "support/graph_writer.h"
 #include "support/run_against_reference.h"
@@ -157,6 +159,24 @@ ValueId words_of(ir::Graph& graph, ir::Dims dims, int64_t limit) {
   return graph.add_value(std::move(value));
 }
 
+// Logits of words and their loss behind four layers; labels may be ignored.
+ir::Graph words_after_layers(int64_t rows, int64_t words) {
+  GraphWriter net;
+  ValueId x = net.given("x", {2, rows, 16});
+  for (int layer = 0; layer < 4; ++layer)
+    x = net.op("Tanh", {net.op("MatMul", {x, net.given("v", {16, 16}, Category::kParameter)})});
+  const ValueId w = net.given("w", {words, 16}, Category::kParameter);
+  x = net.op("MatMul", {x, net.op("Transpose", {w}, {{"perm", ir::Dims{1, 0}}})}, {}, "logits");
+  net.result(net.op("CrossEntropy", {x, words_of(net.graph(), {2, rows}, words)},
+                    {{"axis", int64_t{2}}, {"ignore_index", int64_t{7}}}, "loss"));
+  return net.graph();
+}
+
+bool has_cut_of(const pipeline::Optimized& made, const std::string& op) {
+  return std::any_of(made.cuts.begin(), made.cuts.end(),
+                     [&](const fission::CutRule& cut) { return cut.ops == op; });
+}
+
 // Logits of many words, of labels that may be ignored and are not counted first: no part of the
 // rows has a gradient of its own, so a loss that is taken apart and cut along its words keeps a
 // budget that nothing else does, or keeps it faster.
@@ -165,15 +185,7 @@ TEST(LabelMoves, CutsWordsWhereRowsCannotBeCut) {
   auto options = quick_options(*kernels);
   options.training->loss.kind = autodiff::LossKind::kModelOutput;
   options.rewrites.without = {"count-labels-first"};
-  constexpr int64_t kWords = 96;
-  GraphWriter net;
-  ValueId x = net.given("x", {2, 32, 16});
-  for (int layer = 0; layer < 4; ++layer)
-    x = net.op("Tanh", {net.op("MatMul", {x, net.given("v", {16, 16}, Category::kParameter)})});
-  x = net.op("MatMul", {x, net.given("w", {16, kWords}, Category::kParameter)}, {}, "logits");
-  net.result(net.op("CrossEntropy", {x, words_of(net.graph(), {2, 32}, kWords)},
-                    {{"axis", int64_t{2}}, {"ignore_index", int64_t{7}}}, "loss"));
-  const ir::Graph graph = net.graph();
+  const ir::Graph graph = words_after_layers(32, 96);
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const auto free = pipeline::optimize(graph, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;
@@ -182,8 +194,7 @@ TEST(LabelMoves, CutsWordsWhereRowsCannotBeCut) {
   const auto any = pipeline::optimize(graph, options);
   ASSERT_TRUE(any.has_value()) << any.error().message;
   EXPECT_EQ(any->asked_rewrites, std::vector<std::string>{"loss-by-classes"});
-  const auto walks_words = [](const fission::CutRule& cut) { return cut.ops == "logits"; };
-  EXPECT_EQ(std::count_if(any->cuts.begin(), any->cuts.end(), walks_words), 1);
+  EXPECT_TRUE(has_cut_of(*any, "logits"));
   EXPECT_LE(any->plan.arena_bytes, *options.budget_bytes);
   EXPECT_TRUE(verify::verify(any->plan).ok());
   expect_right_results(any->plan, step, *kernels);
@@ -194,6 +205,31 @@ TEST(LabelMoves, CutsWordsWhereRowsCannotBeCut) {
   } else {
     EXPECT_LT(any->plan.claims.predicted_seconds, refused->plan.claims.predicted_seconds);
   }
+}
+
+// Few rows of very many words, within less than rows keep without much extra time: every part of
+// the rows adds to all of the gradient of the words' weights, while each part of the words has its
+// own. So words are tried alone, though rows could be cut.
+TEST(LabelMoves, TriesWordsAloneWhereRowsAreSlow) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = quick_options(*kernels);
+  options.training->loss.kind = autodiff::LossKind::kModelOutput;
+  options.device.launch_seconds = 1e-6;  // so that many parts are slow
+  const ir::Graph graph = words_after_layers(4, 1024);
+  const int64_t weights = int64_t{1024} * 16 * 4;  // bytes
+  options.budget_bytes = weights * 21 / 8;
+  pipeline::Candidate rows{.labels = {.parts = 8}};
+  pipeline::Trials trials;
+  auto in_rows = pipeline::optimize(graph, pipeline::with(options, rows));
+  ASSERT_TRUE(in_rows.has_value()) << in_rows.error().message;
+  trials.best = *in_rows, trials.of_best = rows;
+  ASSERT_TRUE(pipeline::try_more_cuts(graph, options, Clock::now(), trials));
+  EXPECT_TRUE(trials.of_best.labels.whole()) << fission::print(trials.of_best.labels);
+  EXPECT_EQ(trials.of_best.rewrites, std::vector<std::string>{"loss-by-classes"});
+  EXPECT_LT(trials.seconds(), in_rows->plan.claims.predicted_seconds);
+  EXPECT_TRUE(verify::verify(trials.best->plan).ok());
+  const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
+  expect_right_results(trials.best->plan, step, *kernels);
 }
 
 // Of two images, with norms whose statistics are of both.

@@ -90,6 +90,12 @@ struct Trials {
   bool is_within(std::optional<double> seconds_at_most) const {
     return best && seconds_at_most && seconds() <= *seconds_at_most;
   }
+  // Than each op once, of the step in one part.
+  bool is_slower_than_once(double share) const {
+    const double whole =
+        best->whole_seconds > 0 ? best->whole_seconds : best->plan.claims.once_seconds;
+    return seconds() > whole * (1 + share);
+  }
   bool is_loose() const {
     return best && best->plan.claims.lower_bound_seconds < seconds() * (1 - kTrials.loose);
   }

@@ -256,17 +256,23 @@ bool may_be_of_use(const ir::Graph& forward, const OptimizeOptions& options,
   return !known || *known != *least;
 }
 
-// Likewise so many with what frees their axes; where nothing fits yet, of all that are large.
-Status propose_freed(const ir::Graph& step, const OptimizeOptions& options, size_t most,
-                     bool nothing_fits, std::vector<Candidate>& proposals) {
-  LT_ASSIGN(const std::vector<FreedClass> classes, freed_classes(step, options, nothing_fits));
-  most += proposals.size();
-  for (const FreedClass& freed : classes)
+// Cuts of classes, and likewise so many with what frees their axes: within a tight budget of all
+// that are large.
+Result<std::vector<Candidate>> propose_cuts(const ir::Graph& step,
+                                            std::span<const fission::AxisClass> classes,
+                                            const OptimizeOptions& options, bool is_tight) {
+  const size_t most = std::min(kSplit.cut_trials, kSplit.cut_trial_ops / (1 + step.op_count()));
+  std::vector<Candidate> proposals;
+  for (fission::CutRule& rule : more_cuts(step, classes, most))
+    proposals.push_back({.cuts = {std::move(rule)}});
+  const size_t most_freed = proposals.size() + most;
+  LT_ASSIGN(const std::vector<FreedClass> freed, freed_classes(step, options, is_tight));
+  for (const FreedClass& one : freed)
     for (const bool instead : {true, false})
-      for (fission::CutRule& rule : freed.cuts(instead))
-        if (proposals.size() < most)
-          proposals.push_back({.cuts = {std::move(rule)}, .rewrites = {freed.rewrite}});
-  return {};
+      for (fission::CutRule& rule : one.cuts(instead))
+        if (proposals.size() < most_freed)
+          proposals.push_back({.cuts = {std::move(rule)}, .rewrites = {one.rewrite}});
+  return proposals;
 }
 
 // One in place of all that was said of its ops makes such cuts before it superfluous.
@@ -280,6 +286,29 @@ void add_cut(const fission::CutRule& cut, std::vector<fission::CutRule>& cuts) {
 
 bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+// What a proposal is tried on: the best so far, or where nothing fits even parts. Within a tight
+// budget a freed class goes alone: it reaches what no part of the rows does.
+Candidate to_cut_further(const Trials& trials, std::span<const fission::AxisClass> classes,
+                         const Candidate& proposal, bool is_tight) {
+  Candidate candidate;
+  const bool is_alone = is_tight && !proposal.rewrites.empty() && proposal.cuts.front().instead;
+  if (trials.best && !is_alone) {
+    candidate = trials.of_best;
+    candidate.starts.clear();  // of other ops
+  } else if (!trials.best && !classes.empty() && !is_alone) {
+    candidate.labels.parts = std::min(kSplit.parts_beside_cuts, classes.front().least_extent);
+  }
+  candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
+  return candidate;
+}
+
+Candidate with_more(Candidate candidate, const Candidate& proposal) {
+  add_cut(proposal.cuts.front(), candidate.cuts);
+  for (const std::string& name : proposal.rewrites)
+    if (!contains(candidate.rewrites, name)) candidate.rewrites.push_back(name);
+  return candidate;
 }
 
 }  // namespace
@@ -303,30 +332,22 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
   if (trials.best) in_blocks.query_blocks = trials.best->query_blocks;
   LT_ASSIGN(const ir::Graph step, step_of(forward, in_blocks, trials));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
-  const size_t most = std::min(kSplit.cut_trials, kSplit.cut_trial_ops / (1 + step.op_count()));
-  std::vector<Candidate> proposals;
-  for (fission::CutRule& rule : more_cuts(step, classes, most))
-    proposals.push_back({.cuts = {std::move(rule)}});
-  LT_RETURN_IF_ERROR(propose_freed(step, in_blocks, most, !trials.best, proposals));
+  const bool is_tight = !trials.best || trials.is_slower_than_once(kSplit.tight);
+  LT_ASSIGN(const std::vector<Candidate> proposals,
+            propose_cuts(step, classes, in_blocks, is_tight));
+  std::vector<Candidate> missed;
   for (const Candidate& proposal : proposals) {
     if (is_good()) break;
-    Candidate candidate;
-    if (trials.best) {
-      candidate = trials.of_best;
-      candidate.starts.clear();  // of other ops
-    } else if (!classes.empty() && (proposal.rewrites.empty() || !proposal.cuts.front().instead)) {
-      candidate.labels.parts = std::min(kSplit.parts_beside_cuts, classes.front().least_extent);
-    }  // else a freed class alone, which reaches what no part of the rows does
-    candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
-    const Candidate beside = candidate;
-    add_cut(proposal.cuts.front(), candidate.cuts);
-    for (const std::string& name : proposal.rewrites)
-      if (!contains(candidate.rewrites, name)) candidate.rewrites.push_back(name);
+    const Candidate beside = to_cut_further(trials, classes, proposal, is_tight);
+    const Candidate candidate = with_more(beside, proposal);
     if (!may_be_of_use(forward, options, candidate, beside, trials)) continue;
     LT_RETURN_IF_ERROR(
         try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
+    if (!trials.best) missed.push_back(candidate);
   }
-  return {};
+  if (trials.best) return {};
+  missed.resize(std::min(missed.size(), kSplit.second_trials));
+  return try_all(forward, options, missed, 1, start, trials);
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise

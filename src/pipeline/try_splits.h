@@ -42,8 +42,10 @@ struct SplitTuning {
   size_t cut_trials = 14;
   size_t cut_trial_ops = 16'000;
   int64_t parts_beside_cuts = 4;  // where nothing fits without them
-  size_t second_trials = 2;       // where none of them fits: how many get all of the work
-  int64_t most_neighbour = 16;    // numbers above have no others tried beside them
+  // Of each op once: with more extra time, classes that rewrites free are tried alone, too.
+  double tight = 0.15;
+  size_t second_trials = 2;     // where none of them fits: how many get all of the work
+  int64_t most_neighbour = 16;  // numbers above have no others tried beside them
   // Where no candidate fits, and where bounds rank them: each at most twice the one before; beyond
   // 16 kernels are small.
   int64_t numbers[7] = {2, 3, 4, 6, 8, 12, 16};
