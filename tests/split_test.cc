@@ -459,6 +459,29 @@ TEST(Split, ByBudgetSaysWhatNoPartsGetBelow) {
   EXPECT_NE(refused.error().message.find("of op '" + floor->op + "' in "), std::string::npos);
 }
 
+// Without products nothing is known of any parts but what stays: a plan in parts needs less than
+// the step in one part does at least.
+TEST(Split, ByBudgetClaimsNothingOfPartsWithoutProducts) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = options_with(*kernels);
+  options.training.reset();
+  GraphWriter net;
+  const ir::ValueId x = net.given("x", {64, 32});
+  net.result(net.op("Tanh", {net.op("Add", {net.op("Exp", {x}), net.op("Sin", {x})})}));
+  const ir::Graph graph = net.graph();
+  const auto whole = pipeline::optimize(graph, options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  options.split = {.parts = 0};
+  const auto floor = pipeline::floor_in_any_parts(graph, options);
+  ASSERT_TRUE(floor.has_value()) << floor.error().message;
+  EXPECT_EQ(floor->op, "");
+  options.split = {.parts = 16};
+  const auto made = pipeline::optimize(graph, options);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_LT(made->plan.arena_bytes, whole->plan.claims.lower_bound_bytes);
+  EXPECT_LE(floor->bytes, made->plan.arena_bytes);
+}
+
 TEST(Split, LeastBytesOfAutoHoldForEveryNumber) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = options_with(*kernels);

@@ -204,8 +204,7 @@ class MissingLevers {
         more.order = {};
         more.schedule.remat.reorder = more.sums = true;
       });
-    if (const auto better = better_rewrites())
-      offer(said(*better), [&](auto& more) { more.rewrites = *better; });
+    offer_rewrites();
     if (options_.slow_tiers.empty() && !options_.device.slow_tiers.empty())
       offer("swap", [](auto& more) { more.slow_tiers = {first_tier(more.device)}; });
     if (found_.size() > 1 && !would_do_) offer_all();
@@ -238,20 +237,53 @@ class MissingLevers {
     tell("all of them", least, [] { return std::string(); });
   }
 
+  // Options with rewrites, and the bytes that the step needs at least with them.
+  struct Rewritten {
+    pipeline::OptimizeOptions options;
+    int64_t least = 0;
+  };
+
+  // Where parts are to be found, what is proven of all of them knows no rewrite: even parts are
+  // looked at, a few and many of them.
+  void offer_rewrites() {
+    if (!options_.split.chosen()) {
+      if (const auto better = better_rewrites(options_)) tell_rewrites(*better);
+      return;
+    }
+    std::optional<Rewritten> best;
+    for (const int64_t parts : {4, 16}) {
+      pipeline::OptimizeOptions in_parts = options_;
+      in_parts.split = {.parts = parts};
+      const auto better = better_rewrites(in_parts);
+      if (better && (!best || better->least < best->least)) best = better;
+    }
+    if (best) tell_rewrites(*best);
+  }
+
+  void tell_rewrites(const Rewritten& better) {
+    all_.rewrites = better.options.rewrites;
+    tell(said(better.options), better.least,
+         [&] { return time_bought(forward_, better.options, budget_); });
+  }
+
   // The flag does it alone where no rewrite is refused.
-  std::string said(const rewrite::RewriteChoice& better) const {
-    if (better.with == options_.rewrites.with) return "rewrite";
-    const std::string& name = better.with.back();
-    if (!options_.rewrites.without.empty()) return fmt::format("rewrite (all, and {})", name);
-    return fmt::format("rewrite (--rewrite {})", name);
+  std::string said(const pipeline::OptimizeOptions& better) const {
+    const rewrite::RewriteChoice& choice = better.rewrites;
+    std::string words = "rewrite";
+    if (choice.with != options_.rewrites.with) {
+      const char* form = options_.rewrites.without.empty() ? " (--rewrite {})" : " (all, and {})";
+      words += fmt::format(fmt::runtime(form), choice.with.back());
+    }
+    if (options_.split.chosen()) words += fmt::format(" in {} parts", better.split.parts);
+    return words;
   }
 
   // Those that run by default, or with one that runs only where it is asked for, whichever needs
   // the least; nothing where the step needs no more as it is.
-  std::optional<rewrite::RewriteChoice> better_rewrites() const {
-    const Result<int64_t> now = pipeline::least_bytes(forward_, options_);
+  std::optional<Rewritten> better_rewrites(const pipeline::OptimizeOptions& options) const {
+    const Result<int64_t> now = pipeline::least_bytes(forward_, options);
     if (!now) return std::nullopt;
-    pipeline::OptimizeOptions more = options_;
+    pipeline::OptimizeOptions more = options;
     more.rewrites.without.clear();
     std::vector<rewrite::RewriteChoice> choices = {more.rewrites};
     for (const std::string& name :
@@ -259,14 +291,11 @@ class MissingLevers {
       choices.push_back(more.rewrites);
       choices.back().with.push_back(name);
     }
-    int64_t fewest = *now;
-    std::optional<rewrite::RewriteChoice> best;
-    for (const rewrite::RewriteChoice& choice : choices) {
-      more.rewrites = choice;
+    std::optional<Rewritten> best;
+    for (rewrite::RewriteChoice& choice : choices) {
+      more.rewrites = std::move(choice);
       const Result<int64_t> least = pipeline::least_bytes(forward_, more);
-      if (!least || *least >= fewest) continue;
-      fewest = *least;
-      best = choice;
+      if (least && *least < (best ? best->least : *now)) best = {more, *least};
     }
     return best;
   }

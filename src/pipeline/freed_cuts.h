@@ -11,7 +11,7 @@
 // axis lies in the labels' class, which the loss as one op broke off. In the latter case the
 // rewrite is a move without a cut: labels cut what it frees.
 //
-// Where nothing keeps a budget, or only with much extra time (SplitTuning::tight), whatever is large
+// Where nothing keeps a budget, or only with much extra time (SplitTuning::tight), what is large
 // and freed is proposed, also where labels reach: the gradient of a vocabulary's weights is as
 // large as they are, and all rows' parts add to it, while each part of the classes has its own.
 //

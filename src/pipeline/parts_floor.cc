@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -26,13 +27,13 @@ struct NamedPart {
   int64_t bytes() const { return result_bytes / parts; }
 };
 
-// In the order of the step. None: nothing can be cut.
-Result<std::vector<NamedPart>> named_parts(const ir::Graph& forward,
-                                           const OptimizeOptions& options) {
+// In the order of the step; nothing where nothing can be cut.
+Result<std::optional<std::vector<NamedPart>>> named_parts(const ir::Graph& forward,
+                                                          const OptimizeOptions& options) {
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
+  if (classes.empty()) return std::nullopt;
   std::vector<NamedPart> named;
-  if (classes.empty()) return named;
   LT_ASSIGN(const std::vector<fission::LeastPart> parts, fission::least_parts(step));
   for (const fission::LeastPart& part : parts)
     named.push_back({step.op(part.op).name, part.parts, part.result_bytes});
@@ -45,9 +46,10 @@ Result<std::vector<NamedPart>> outside_of_blocks(const ir::Graph& forward, Optim
   LT_ASSIGN(const auto report, rewrite::attention_in_blocks(forward, kQueryBlocks.most_blocks));
   if (report.ops == 0) return whole;
   options.query_blocks = kQueryBlocks.most_blocks;
-  LT_ASSIGN(const std::vector<NamedPart> blocks, named_parts(forward, options));
+  LT_ASSIGN(const std::optional<std::vector<NamedPart>> blocks, named_parts(forward, options));
+  if (!blocks) return whole;
   std::map<std::string_view, const NamedPart*> by_name;
-  for (const NamedPart& part : blocks) by_name[part.op] = &part;
+  for (const NamedPart& part : *blocks) by_name[part.op] = &part;
   std::vector<NamedPart> both;
   for (NamedPart& part : whole) {
     const auto other = by_name.find(part.op);
@@ -70,15 +72,15 @@ Result<plan::PartsFloor> floor_in_any_parts(const ir::Graph& forward,
   if (options.schedule.transfers && problem.link)
     for (const plan::SchedResident& resident : problem.residents) floor.bytes -= resident.bytes;
   if (!options.cuts.empty()) return floor;  // what they cut may be smaller yet
-  LT_ASSIGN(std::vector<NamedPart> parts, named_parts(forward, options));
-  if (parts.empty()) {
+  LT_ASSIGN(std::optional<std::vector<NamedPart>> parts, named_parts(forward, options));
+  if (!parts) {
     floor.bytes = floor_of_view(ready.view, options.schedule.transfers).bytes;
     return floor;
   }
   if (options.query_blocks == 1) {
-    LT_ASSIGN(parts, outside_of_blocks(forward, options, std::move(parts)));
+    LT_ASSIGN(parts, outside_of_blocks(forward, options, *std::move(parts)));
   }
-  for (const NamedPart& part : parts) {
+  for (const NamedPart& part : *parts) {
     if (part.bytes() <= floor.part_bytes) continue;
     floor.op = part.op, floor.parts = part.parts, floor.part_bytes = part.bytes();
   }

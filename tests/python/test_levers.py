@@ -156,6 +156,12 @@ def test_a_rewrite_that_nobody_asked_for_is_offered_by_its_name(tmp_path):
     line = expect_error(3, arguments=[*step, *RECOMPUTE, "--budget", least])
     assert int(re.search(r"with rewrite \(--rewrite chunked-loss\) at least (\d+) bytes \([^)]*\) would be needed", line)[1]) <= least
     assert run_json(*step, *RECOMPUTE, "--budget", least, "--rewrite", "chunked-loss")["arena_bytes"] <= least
+    # Where parts are to be found, too.
+    line = expect_error(3, arguments=[*step, "--split", "auto", "--forbid", "rewrite", "--effort", 1, "--budget", least // 2])
+    found = re.search(r"with rewrite \(all, and chunked-loss\) in (\d+) parts at least (\d+) bytes", line)
+    in_parts = run_json(*step, "--split", found[1], "--rewrite", "chunked-loss")
+    assert in_parts["arena_bytes"] >= int(found[2])
+    assert run_json(*step, "--split", found[1], "--no-rewrite", "count-labels-first")["arena_bytes"] > in_parts["arena_bytes"]
 
 
 @pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
