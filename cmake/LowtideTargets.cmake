@@ -17,14 +17,23 @@ find_package(Threads REQUIRED)
 target_link_libraries(lowtide_options INTERFACE fmt::fmt Threads::Threads)
 
 # Folders whose loops take the time of a search or of a step: the build type's own level (-O3). What else there is runs
-# once for a model, or is test code: lowtide_cold, which compiles in six tenths of the time.
+# once for a model: lowtide_cold, which compiles in six tenths of the time.
 set(lowtide_hot_folders base solver sym plan verify order pack remat/bounds remat/search remat/starts
   remat/transfers remat fission baselines runtime exec/cpu exec/ref)
 add_library(lowtide_cold INTERFACE)
 target_compile_options(lowtide_cold INTERFACE $<$<CONFIG:Release>:-O1>)
 
-# Folders with so many small tests that a process for each takes most of the time: they run in a few processes.
-set(lowtide_many_tests exec/cpu exec/ref)
+# The sources of tests: what they call was compiled as above, and their own loops are short, so that -Og saves more of the
+# compiler's time (three tenths of -O1's) than it takes of theirs. Where their oracles search, -O1 is the better.
+set(lowtide_searching_tests pack remat/bounds)
+add_library(lowtide_test_code INTERFACE)
+target_compile_options(lowtide_test_code INTERFACE $<$<CONFIG:Release>:-Og>)
+
+# Folders with so many small tests that a process for each takes most of the time (ctest and it take 10 ms): they run in a few
+# processes, these in so many. The rest have tests of seconds, which should begin early and side by side.
+set(lowtide_many_tests_8 exec/cpu exec/ref)
+set(lowtide_many_tests_4 ops autodiff rewrite io plan)
+set(lowtide_many_tests_2 base sym ir analysis cost fission runtime report report/data remat/search remat/starts)
 
 # Folders that are judges of others and nothing that a product runs: built when a test asks for them.
 set(lowtide_oracle_folders exec/ref)
@@ -72,20 +81,27 @@ function(lowtide_folder folder deps)
   lowtide_testing(${folder} ${name} "${deps}")
   if(LOWTIDE_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE lowtide_${name}_testing lowtide_cold GTest::gtest GTest::gtest_main)
+    target_link_libraries(${name}_test PRIVATE lowtide_${name}_testing GTest::gtest GTest::gtest_main)
+    if(folder IN_LIST lowtide_searching_tests)
+      target_link_libraries(${name}_test PRIVATE lowtide_cold)
+    else()
+      target_link_libraries(${name}_test PRIVATE lowtide_test_code)
+    endif()
     target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${name}_test PRIVATE LOWTIDE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     if(EXISTS ${dir}/test_packages.cmake)
       set(lowtide_target ${name}_test)
       include(${dir}/test_packages.cmake)
     endif()
-    if(folder IN_LIST lowtide_many_tests)
-      lowtide_tests_in_parts(${name}_test ${folder} 8)
-    else()
-      # The files hold what tests record about themselves (RecordProperty), which ctest does not pass on.
-      gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
-        NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
-    endif()
+    foreach(parts 8 4 2)
+      if(folder IN_LIST lowtide_many_tests_${parts})
+        lowtide_tests_in_parts(${name}_test ${folder} ${parts})
+        return()
+      endif()
+    endforeach()
+    # The files hold what tests record about themselves (RecordProperty), which ctest does not pass on.
+    gtest_discover_tests(${name}_test TEST_PREFIX ${folder}. XML_OUTPUT_DIR ${CMAKE_BINARY_DIR}/results/recorded
+      NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
   endif()
 endfunction()
 

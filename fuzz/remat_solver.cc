@@ -18,11 +18,11 @@ namespace {
 
 using namespace lowtide;
 
-constexpr size_t kMaxOps = 40;
+constexpr size_t kMaxDrawnOps = 40;
 constexpr double kRounding = 1e-9;  // of a sum of seconds
 
 void check_answer(const plan::ScheduleProblem& problem, bool recompute, bool exact) {
-  if (problem.ops.size() > kMaxOps || !problem.budget_bytes) return;
+  if (problem.ops.size() > kMaxDrawnOps || !problem.budget_bytes) return;
   remat::JointOptions options;
   options.recompute = recompute;
   options.remat.exact_small = exact;

@@ -1,13 +1,15 @@
-// The main() of fuzz programs that are built without libFuzzer, so that every compiler and
-// sanitizer can run them. Arguments are files or folders of files; each is run as it is and then in
-// `mutations` seeded variations: bytes changed, spans deleted, doubled, swapped or taken from
-// another input. Deterministic: a crash is repeated by the same arguments.
+// The main() of the fuzz targets where they are built without libFuzzer, so that every compiler and
+// sanitizer can run them: `fuzz_replay TARGET [--mutations=N] FILE...`. Files or folders of files;
+// each is run as it is and then in `mutations` seeded variations: bytes changed, spans deleted,
+// doubled, swapped or taken from another input. Deterministic: a crash is repeated by the same
+// arguments.
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +20,12 @@
 #include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+struct Target {
+  std::string_view name;
+  int (*run)(const uint8_t* data, size_t size);
+};
+extern const Target kTargets[];  // CMakeLists.txt writes the table
+extern const size_t kTargetCount;
 
 namespace {
 
@@ -81,18 +88,27 @@ void keep_input(int signal) {
   std::raise(signal);
 }
 
-void run(const std::string& bytes) {
+void run(const Target& target, const std::string& bytes) {
   running = &bytes;
-  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  target.run(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   for (int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, keep_input);
+  const auto* const end = kTargets + kTargetCount;
+  const auto* const target = std::find_if(
+      kTargets, end, [&](const Target& each) { return argc > 1 && each.name == argv[1]; });
+  if (target == end) {
+    std::fprintf(stderr, "the first argument is one of:\n");
+    for (const auto* each = kTargets; each != end; ++each)
+      std::fprintf(stderr, "%s\n", each->name.data());
+    return 1;
+  }
   long mutations = 0;
   std::vector<std::string> inputs;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     if (std::string_view(argv[i]).starts_with("--mutations=")) {
       mutations = std::strtol(argv[i] + 12, nullptr, 10);
       continue;
@@ -105,7 +121,7 @@ int main(int argc, char** argv) {
       }
       inputs.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
       std::fprintf(stderr, "%s\n", file.c_str());  // the last one printed is the one that crashed
-      run(inputs.back());
+      run(*target, inputs.back());
     }
   }
   uint64_t state = 1;
@@ -113,7 +129,7 @@ int main(int argc, char** argv) {
     std::string text = inputs[next(state) % inputs.size()];
     for (uint64_t changes = 1 + next(state) % 4; changes > 0; --changes)
       mutate_once(text, inputs, state);
-    run(text);
+    run(*target, text);
   }
   std::printf("%zu inputs, %ld mutations\n", inputs.size(), mutations);
   return inputs.empty() ? 1 : 0;

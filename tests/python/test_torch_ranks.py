@@ -1,27 +1,42 @@
 """Two ranks on the CPU: a planned step is DDP's, blocks under FSDP2 are eager FSDP2's, and ranks that captured different graphs refuse."""
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
+from forks import forks
 from lowtide_cli import ROOT, program
 
 torch = pytest.importorskip("torch")
 
 
-def torchrun(script, **environment):
-    program()
+ENVIRONMENT = {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+IMPORTED = ("torch", "torch.export", "torch._dynamo", "torch._inductor.compile_fx", "torch.distributed.fsdp", "torch.nn.parallel")
+
+
+def torchrun(script):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    more = {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **more})
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **ENVIRONMENT})
+
+
+def two_ranks(script):
+    """As under torchrun, which starts a process for itself and one for each rank, and each imports PyTorch."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **ENVIRONMENT}
+    ranks = [{**group, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+    return forks(*IMPORTED, **ENVIRONMENT).run([script], ranks, timeout=300)
 
 
 def both_say(tmp_path, text, *cases):
     """Two ranks run the script, end well, and say each of these."""
     script = tmp_path / "ranks.py"
     script.write_text(text)
-    done = torchrun(script)
+    program()
+    done = two_ranks(script)
     assert done.returncode == 0, done.stderr[-3000:]
     for case in cases:
         for rank in (0, 1):
@@ -38,13 +53,14 @@ sys.stdout.write(f"gloo's: {{sum('gloo' in name for name in threads)}}\\n")
 """
 
 
-@pytest.mark.parametrize(("name", "words"), [("ddp", "equal to DDP"), ("fsdp2", "equal to eager FSDP2")])
-def test_two_ranks_are_as_in_eager_mode_and_end_with_their_threads(name, words, tmp_path):
+@pytest.mark.parametrize(("name", "words", "start"), [("ddp", "equal to DDP", torchrun), ("fsdp2", "equal to eager FSDP2", two_ranks)])
+def test_two_ranks_are_as_in_eager_mode_and_end_with_their_threads(name, words, start, tmp_path):
     """A thread of the group's that is left at exit may abort the process. (Before 2.13 something in
     PyTorch goes on to hold FSDP2's group.)"""
     script = tmp_path / "run.py"
     script.write_text(RUN.format(folder=str(ROOT / "examples/pytorch"), name=name))
-    done = torchrun(script)
+    program()
+    done = start(script)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count(words) == 2, done.stdout
     old = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
