@@ -154,7 +154,9 @@ Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step, const Optim
 
 std::string what_frees(const ir::Graph& step, std::span<const fission::CutRule> cuts,
                        const OptimizeOptions& options) {
-  for (const std::string& name : freeing_rewrites(options)) {
+  std::vector<std::string> all = freeing_rewrites(options);
+  for (std::string& name : rewrites_of_parts(options)) all.push_back(std::move(name));
+  for (const std::string& name : all) {
     const std::optional<ir::Graph> made = freed(step, name);
     if (!made) continue;
     const OpNames there = names_of(*made);

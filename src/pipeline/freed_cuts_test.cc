@@ -151,5 +151,22 @@ TEST(FreedCuts, AreNamedToWhoWantedThem) {
   EXPECT_EQ(what_frees(coupled, rows, ignoring), "") << "rows that labels couple stay coupled";
 }
 
+// Samples of a norm in training are coupled by its statistics. In parts these become ops of their
+// own; with cuts alone somebody has to ask for that.
+TEST(FreedCuts, NormsOfSamplesAreNamedToWhoWantedToCutThem) {
+  GraphWriter net;
+  const ValueId x = net.given("x", {8, 4, 6, 6});
+  net.result(net.op(
+      "BatchNormTrain",
+      {x, net.given("s", {4}, Category::kParameter), net.given("b", {4}, Category::kParameter)},
+      {{"epsilon", 1e-3}}, "norm"));
+  OptimizeOptions options;
+  const std::vector<fission::CutRule> samples = {{.ops = "norm", .axis = "n", .parts = 4}};
+  EXPECT_EQ(what_frees(net.graph(), samples, options),
+            "; with --rewrite batch-norm-in-two-passes 'norm/mean' can be");
+  options.rewrites.without = {"batch-norm-in-two-passes"};
+  EXPECT_EQ(what_frees(net.graph(), samples, options), "");
+}
+
 }  // namespace
 }  // namespace lowtide::pipeline

@@ -119,26 +119,38 @@ Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options)
 
 namespace {
 
-std::vector<std::string> open_ones(const OptimizeOptions& options, bool frees_axis) {
+// That do not run as it is, may be asked for, and are such.
+template <class Such>
+std::vector<std::string> open_ones(const OptimizeOptions& options, const Such& such) {
   std::vector<std::string> open;
   for (const Rewrite& one : rewrite::rewrites()) {
     rewrite::RewriteChoice with = options.rewrites;
     with.with.emplace_back(one.name);
-    if (!rewrite::is_chosen(one, options.rewrites) && !one.in_parts && !one.in_blocks &&
-        rewrite::check(with) && one.frees_axis == frees_axis)
+    if (!rewrite::is_chosen(one, options.rewrites) && rewrite::check(with) && such(one))
       open.emplace_back(one.name);
   }
   return open;
 }
 
+bool has_own_time(const Rewrite& one) {
+  return one.in_parts || one.in_blocks;
+}
+
 }  // namespace
 
 std::vector<std::string> open_rewrites(const OptimizeOptions& options) {
-  return open_ones(options, false);
+  return open_ones(options,
+                   [](const Rewrite& one) { return !has_own_time(one) && !one.frees_axis; });
 }
 
 std::vector<std::string> freeing_rewrites(const OptimizeOptions& options) {
-  return open_ones(options, true);
+  return open_ones(options,
+                   [](const Rewrite& one) { return !has_own_time(one) && one.frees_axis; });
+}
+
+std::vector<std::string> rewrites_of_parts(const OptimizeOptions& options) {
+  if (!options.split.whole()) return {};
+  return open_ones(options, [](const Rewrite& one) { return one.in_parts && !one.with_cuts; });
 }
 
 Result<std::vector<std::string>> promising_rewrites(const ir::Graph& forward,

@@ -32,6 +32,8 @@ std::vector<std::string> all_rewrites();
 std::vector<std::string> open_rewrites(const OptimizeOptions& options);
 // Likewise those that are of use only with a cut along an axis that they make divisible.
 std::vector<std::string> freeing_rewrites(const OptimizeOptions& options);
+// Likewise those that run by default in parts, but not where the options have cuts alone.
+std::vector<std::string> rewrites_of_parts(const OptimizeOptions& options);
 
 // Of these, those that make the step of these options faster, or its peak in the given order lower.
 // What that is worth within a budget, plans with them say. Errors of the passes.
