@@ -93,6 +93,30 @@ def test_a_step_in_parts_of_its_rows_is_that_of_pytorch(labels, weighted, option
         assert kinds.count(gradient) > 1, "rows are in parts"
 
 
+@pytest.mark.parametrize("options", SPLITS)
+def test_a_loss_that_divides_by_the_sum_of_a_mask_is_that_of_pytorch(options, tmp_path):
+    """The mask is fed as floats. It is few bytes beside scores of many words, so its sum comes before all parts."""
+    wide, classes = 32, 200
+    values = [round(((7 * k) % 23 - 11) / 40, 3) for k in range(wide * classes)]
+    text = f"""g (float[{BATCH},{WORDS},{wide}] x, int64[{BATCH},{WORDS}] labels, float[{BATCH},{WORDS}] mask) => (float loss)
+        <float[{wide},{classes}] w = {{{",".join(map(str, values))}}}, int64[1] all = {{-1}}, int64[2] rows = {{-1, {classes}}}>
+        {{ h = Tanh(x)  scores = MatMul(h, w)  logits = Reshape(scores, rows)  flat = Reshape(labels, all)  weights = Reshape(mask, all)
+           each = SoftmaxCrossEntropyLoss <reduction: string = "none"> (logits, flat)  kept = Mul(each, weights)
+           total = ReduceSum <keepdims: int = 0> (kept)  count = ReduceSum <keepdims: int = 0> (weights)  loss = Div(total, count) }}"""
+    model = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 20]> ' + text), model)
+    w = torch.tensor(values).reshape(wide, classes).double().requires_grad_()
+    x, mask = (torch.tensor(float_input(SEED, name, dims)).double() for name, dims in (("x", (BATCH, WORDS, wide)), ("mask", (BATCH, WORDS))))
+    each = torch.nn.functional.cross_entropy((torch.tanh(x) @ w).reshape(-1, classes),
+                                             torch.tensor(integer_input(SEED, "labels", (BATCH, WORDS), classes)).reshape(-1), reduction="none")
+    loss = (each * mask.reshape(-1)).sum() / mask.sum()
+    loss.backward()
+    found, kinds = trained(tmp_path, model, *options)
+    assert float(found["loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
+    np.testing.assert_allclose(found["new/w"], (w - 0.1 * w.grad).detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert kinds.count("LogSoftmaxGrad") == int(options[1]), "rows are in parts"
+
+
 def write_scores(folder, tail="", own=""):
     """The scores of all words, or what the model makes of them and of `own` inputs: its own loss."""
     text = f"""g (float[{BATCH},{WORDS},{WIDE}] x{own}) => ({"float loss" if tail else f"float[rows,{CLASSES}] logits"})
