@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "fission/classes.h"
 #include "pipeline/freed_cuts.h"
 #include "pipeline/least_time.h"
@@ -116,7 +117,9 @@ Status try_even(const ir::Graph& step, const OptimizeOptions& options, const Try
 Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const OptimizeOptions& options,
                                         std::vector<Candidate> candidates, const Trials& trials) {
   std::vector<Candidate> chosen;
+  const auto start = Clock::now();
   for (Candidate& candidate : candidates) {
+    if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
     if (!candidate.has_moves() && trials.found(candidate.labels) != nullptr) continue;
     const auto bound = least_seconds(forward, with(options, candidate));
     if (!bound && is_no_such_step(candidate, bound.error())) continue;
@@ -285,11 +288,9 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
-                     Clock::time_point start, Trials& trials) {
-  if (trials.is_free() || !options.ideas.more_cuts ||
-      options.schedule.remat.limits.stop_after(seconds_since(start)))
-    return {};
+Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options, PlanningTime& time,
+                     Trials& trials) {
+  if (trials.is_free() || !options.ideas.more_cuts || time.is_late(options)) return {};
   if (options.most_seconds &&
       !(trials.best && trials.seconds() < *options.most_seconds * (1 + kSplit.near)))
     return {};
@@ -309,7 +310,7 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
     proposals.push_back({.cuts = {std::move(rule)}});
   LT_RETURN_IF_ERROR(propose_freed(step, in_blocks, most, !trials.best, proposals));
   for (const Candidate& proposal : proposals) {
-    if (is_good()) break;
+    if (is_good() || time.is_late(options)) break;
     Candidate candidate;
     if (trials.best) {
       candidate = trials.of_best;
@@ -324,17 +325,17 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
       if (!contains(candidate.rewrites, name)) candidate.rewrites.push_back(name);
     if (!may_be_of_use(forward, options, candidate, beside, trials)) continue;
     LT_RETURN_IF_ERROR(
-        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
+        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, time, trials));
   }
   return {};
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& options,
-                         Clock::time_point start, Trials& trials) {
+                         PlanningTime& time, Trials& trials) {
   const auto is_done = [&] {
     return !trials.best || trials.is_free() || trials.is_within(options.most_seconds) ||
-           options.schedule.remat.limits.stop_after(seconds_since(start));
+           time.is_late(options);
   };
   if (is_done()) return {};
   if (options.most_seconds && trials.seconds() >= *options.most_seconds * (1 + kSplit.near))
@@ -349,29 +350,27 @@ Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& option
     candidate.rewrites.push_back(name);
     if (!may_be_of_use(forward, options, candidate, trials.of_best, trials)) continue;
     LT_RETURN_IF_ERROR(
-        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
+        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, time, trials));
   }
   return {};
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, const Candidate& whole,
-                  Clock::time_point start, Trials& trials) {
+                  PlanningTime& time, Trials& trials) {
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
-    return try_all(forward, options, some, share, start, trials);
+    return try_all(forward, options, some, share, time, trials);
   };
-  const auto stopped = [&] {
-    return options.schedule.remat.limits.stop_after(seconds_since(start));
-  };
+  const auto stopped = [&] { return time.is_late(options); };
   LT_RETURN_IF_ERROR(try_some(std::span(&whole, 1), kSplit.trial_share));
   if (stopped()) return {};
   if (trials.is_free() && trials.of_best.labels.whole()) {
-    LT_ASSIGN(const bool any,
-              any_parts_are_faster(forward, options, trials.seconds(), /*with_moves=*/false));
+    LT_ASSIGN(const bool any, any_parts_are_faster(forward, time.before_plan(options),
+                                                   trials.seconds(), /*with_moves=*/false));
     if (!any) return {};
   }
-  const auto rest = [&] { return after(options, seconds_since(start)); };
+  const auto rest = [&] { return time.before_plan(options); };
   LT_RETURN_IF_ERROR(try_candidates(forward, rest(), try_some, trials));
   return stopped() ? Status() : try_blocks(forward, rest(), try_some, trials);
 }
