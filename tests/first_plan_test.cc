@@ -8,14 +8,18 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "autodiff/training.h"
+#include "base/result.h"
 #include "exec/cpu/cpu.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/planning_time.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
+#include "pipeline/try_splits.h"
 #include "support/coupled_heads.h"
 #include "support/run_against_reference.h"
 #include "support/split_plans.h"
@@ -25,6 +29,12 @@ namespace lowtide::first_plan_test {
 namespace {
 
 using pipeline::Candidate;
+
+Result<pipeline::FirstPlan> first_plan_of(const ir::Graph& graph,
+                                          const pipeline::OptimizeOptions& options) {
+  pipeline::PlanningTime time;
+  return pipeline::first_plan(graph, options, time);
+}
 
 // Of two samples, in a part of the memory of the given order.
 class FirstPlanTest : public ::testing::Test {
@@ -49,7 +59,7 @@ class FirstPlanTest : public ::testing::Test {
 
 TEST_F(FirstPlanTest, IsOfEvenPartsWhereTheyFitEachOpOnce) {
   keep_within(80);
-  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  const auto first = first_plan_of(graph_, options_);
   ASSERT_TRUE(first.has_value()) << first.error().message;
   ASSERT_TRUE(first->trials.best.has_value());
   EXPECT_FALSE(first->rough.has_value());
@@ -66,7 +76,7 @@ TEST_F(FirstPlanTest, HasRerunsWhereNoEvenPartsFitEachOpOnce) {
     ++told, seconds = progress.seconds;
     EXPECT_LE(progress.peak_bytes, *options_.budget_bytes);
   };
-  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  const auto first = first_plan_of(graph_, options_);
   ASSERT_TRUE(first.has_value()) << first.error().message;
   EXPECT_FALSE(first->trials.best.has_value()) << "the search goes on as if there were none";
   EXPECT_TRUE(first->trials.tried.empty());
@@ -81,7 +91,7 @@ TEST_F(FirstPlanTest, HasRerunsWhereNoEvenPartsFitEachOpOnce) {
   const ir::Graph step = autodiff::make_training_graph(graph_, *options_.training).value();
   expect_right_results(first->rough->plan, step, *kernels_);
   options_.schedule.recompute = false;
-  EXPECT_FALSE(pipeline::first_plan(graph_, options_, Clock::now())->rough.has_value());
+  EXPECT_FALSE(first_plan_of(graph_, options_)->rough.has_value());
 }
 
 // A link is there for the search behind it; the plan keeps the budget with it or without.
@@ -89,7 +99,7 @@ TEST_F(FirstPlanTest, IsRightWithALink) {
   options_.slow_tiers = {{"host", {.bytes_per_second_out = 1e9, .bytes_per_second_in = 1e9}}};
   options_.schedule.transfers = true;
   keep_within(43);
-  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  const auto first = first_plan_of(graph_, options_);
   ASSERT_TRUE(first.has_value()) << first.error().message;
   ASSERT_TRUE(first->rough.has_value());
   const plan::Claims& claims = first->rough->plan.claims;
@@ -167,7 +177,7 @@ TEST(FirstPlan, HasLevelsWhereNoEvenPartsFitAtAll) {
   ASSERT_EQ(within->size(), 1U);
   EXPECT_EQ(within->front().labels.parts, 1);
   EXPECT_FALSE(within->front().labels.nests.empty());
-  const auto first = pipeline::first_plan(graph, options, Clock::now());
+  const auto first = first_plan_of(graph, options);
   ASSERT_TRUE(first.has_value()) << first.error().message;
   ASSERT_TRUE(first->rough.has_value());
   EXPECT_LE(first->rough->plan.arena_bytes, *options.budget_bytes);
@@ -229,7 +239,7 @@ TEST(FirstPlan, IsMadeOfAllPartsWhereOneSaysTooLittle) {
   bool any = false;
   for (int64_t percent = 44; percent <= 56 && !any; percent += 4) {
     options.budget_bytes = peak * percent / 100;
-    const auto first = pipeline::first_plan(graph, options, Clock::now());
+    const auto first = first_plan_of(graph, options);
     ASSERT_TRUE(first.has_value()) << first.error().message;
     if (!first->rough) continue;
     EXPECT_LE(first->rough->plan.arena_bytes, *options.budget_bytes);
@@ -245,7 +255,7 @@ TEST(FirstPlan, IsMadeOfAllPartsWhereOneSaysTooLittle) {
 // One that is slower than what is asked for is none.
 TEST_F(FirstPlanTest, IsHandedOutOnlyWithinTheTime) {
   keep_within(43);
-  const auto first = pipeline::first_plan(graph_, options_, Clock::now());
+  const auto first = first_plan_of(graph_, options_);
   ASSERT_TRUE(first.has_value() && first->rough.has_value());
   const double seconds = first->rough->plan.claims.predicted_seconds;
   std::atomic<bool> cancel = false;
@@ -287,6 +297,34 @@ TEST_F(FirstPlanTest, IsHandedOutWhereTheSearchIsEnded) {
   EXPECT_LE(ended->plan.arena_bytes, *options_.budget_bytes);
   EXPECT_TRUE(verify::verify(ended->plan).ok());
   EXPECT_LE(waited->plan.claims.predicted_seconds, told);
+}
+
+// A limit that is over when the first plan is there ends everything: no trial, the whole step's
+// neither, and no last plan is begun.
+TEST_F(FirstPlanTest, IsHandedOutWhereNoTimeIsLeft) {
+  for (const int64_t percent : {80, 43}) {
+    keep_within(percent);
+    options_.schedule.remat.limits.max_seconds = 0;
+    pipeline::PlanningTime time;
+    auto first = pipeline::first_plan(graph_, options_, time);
+    ASSERT_TRUE(first.has_value()) << first.error().message;
+    ASSERT_TRUE(first->trials.best || first->rough);
+    EXPECT_TRUE(time.has_plan());
+    EXPECT_FALSE(time.was_late());
+    pipeline::Trials trials = std::move(first->trials);
+    const size_t count = trials.count;
+    ASSERT_TRUE(pipeline::try_labels(graph_, options_, first->whole, time, trials).has_value());
+    ASSERT_TRUE(pipeline::try_more_cuts(graph_, options_, time, trials).has_value());
+    ASSERT_TRUE(pipeline::try_more_rewrites(graph_, options_, time, trials).has_value());
+    EXPECT_EQ(trials.count, count) << percent;
+    EXPECT_TRUE(time.was_late());
+    const auto made = pipeline::optimize(graph_, options_);
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    const pipeline::Optimized& known = first->rough ? *first->rough : *trials.best;
+    EXPECT_EQ(made->plan.claims.predicted_seconds, known.plan.claims.predicted_seconds);
+    EXPECT_TRUE(made->cut_short);
+    EXPECT_TRUE(verify::verify(made->plan).ok());
+  }
 }
 
 }  // namespace

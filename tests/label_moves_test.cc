@@ -15,6 +15,7 @@
 #include "pipeline/label_judge.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/planning_time.h"
 #include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
@@ -223,7 +224,8 @@ TEST(LabelMoves, TriesWordsAloneWhereRowsAreSlow) {
   auto in_rows = pipeline::optimize(graph, pipeline::with(options, rows));
   ASSERT_TRUE(in_rows.has_value()) << in_rows.error().message;
   trials.best = *in_rows, trials.of_best = rows;
-  ASSERT_TRUE(pipeline::try_more_cuts(graph, options, Clock::now(), trials));
+  pipeline::PlanningTime time;
+  ASSERT_TRUE(pipeline::try_more_cuts(graph, options, time, trials));
   EXPECT_TRUE(trials.of_best.labels.whole()) << fission::print(trials.of_best.labels);
   EXPECT_EQ(trials.of_best.rewrites, std::vector<std::string>{"loss-by-classes"});
   EXPECT_LT(trials.seconds(), in_rows->plan.claims.predicted_seconds);

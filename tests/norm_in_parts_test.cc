@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "autodiff/training.h"
-#include "base/clock.h"
 #include "exec/cpu/cpu.h"
 #include "exec/ref/interpreter.h"
 #include "fission/classes.h"
@@ -17,6 +16,7 @@
 #include "fission/labels.h"
 #include "pipeline/numbers_by_bound.h"
 #include "pipeline/optimize.h"
+#include "pipeline/planning_time.h"
 #include "pipeline/take_rewrites.h"
 #include "pipeline/trials.h"
 #include "rewrite/batch_norm.h"
@@ -285,8 +285,8 @@ TEST(NormInParts, TrialsLeaveTimeForTheNext) {
   for (const int64_t parts : {6, 3, 2, 4}) numbers.push_back({.labels = {.parts = parts}});
   for (pipeline::Candidate& number : numbers) number.fits = true;
   pipeline::Trials trials;
-  const auto start = Clock::now();
-  ASSERT_TRUE(pipeline::try_all(forward(), options, numbers, 1, start, trials).has_value());
+  pipeline::PlanningTime time;
+  ASSERT_TRUE(pipeline::try_all(forward(), options, numbers, 1, time, trials).has_value());
   EXPECT_EQ(trials.count, numbers.size());
   ASSERT_TRUE(trials.best.has_value());
   EXPECT_TRUE(trials.best->cut_short);

@@ -184,6 +184,12 @@ std::string time_of_parts(const ir::Graph& forward, pipeline::OptimizeOptions op
          fmt::format(" in {} parts", parts->back().labels.parts);
 }
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct LeverPartsTuning {
+  int64_t looked_at[3] = {2, 4, 16};  // for rewrites, where parts are to be found
+};
+constexpr LeverPartsTuning kLeverParts;
+
 // What each missing lever alone would do for a budget, and where none is enough, all of them.
 class MissingLevers {
  public:
@@ -214,7 +220,7 @@ class MissingLevers {
  private:
   template <class Time>
   void tell(std::string_view lever, const Result<int64_t>& least, Time&& time) {
-    if (!least) return;
+    if (!least || *least == 0) return;  // nothing is proven
     const bool would_do = *least <= budget_;
     would_do_ |= would_do;
     found_.push_back(fmt::format("with {} at least {} bytes ({}){}{}", lever, *least,
@@ -243,21 +249,20 @@ class MissingLevers {
     int64_t least = 0;
   };
 
-  // Where parts are to be found, what is proven of all of them knows no rewrite: even parts are
-  // looked at, a few and many of them.
+  // Where parts are to be found, what is proven of all of them knows no rewrite. Some even parts
+  // are looked at, and what would keep the budget in one of them is told: the rest says nothing of
+  // other parts.
   void offer_rewrites() {
     if (!options_.split.chosen()) {
       if (const auto better = better_rewrites(options_)) tell_rewrites(*better);
       return;
     }
-    std::optional<Rewritten> best;
-    for (const int64_t parts : {4, 16}) {
+    for (const int64_t parts : kLeverParts.looked_at) {
       pipeline::OptimizeOptions in_parts = options_;
       in_parts.split = {.parts = parts};
       const auto better = better_rewrites(in_parts);
-      if (better && (!best || better->least < best->least)) best = better;
+      if (better && better->least <= budget_) return tell_rewrites(*better);
     }
-    if (best) tell_rewrites(*best);
   }
 
   void tell_rewrites(const Rewritten& better) {
@@ -278,8 +283,8 @@ class MissingLevers {
     return words;
   }
 
-  // Those that run by default, or with one that runs only where it is asked for, whichever needs
-  // the least; nothing where the step needs no more as it is.
+  // Those that run by default, if they keep the budget; else whichever needs the least, with one
+  // that runs only where it is asked for or without. Nothing where the step needs no more as it is.
   std::optional<Rewritten> better_rewrites(const pipeline::OptimizeOptions& options) const {
     const Result<int64_t> now = pipeline::least_bytes(forward_, options);
     if (!now) return std::nullopt;
@@ -293,6 +298,7 @@ class MissingLevers {
     }
     std::optional<Rewritten> best;
     for (rewrite::RewriteChoice& choice : choices) {
+      if (best && best->least <= budget_) break;  // by default
       more.rewrites = std::move(choice);
       const Result<int64_t> least = pipeline::least_bytes(forward_, more);
       if (least && *least < (best ? best->least : *now)) best = {more, *least};

@@ -110,6 +110,7 @@ class Fitter {
       best->work = work_;
       best->cut_short = cut_short_;
       best->bound = bound_;
+      best->seconds = clock_.seconds();
     }
     return best;
   }

@@ -27,6 +27,7 @@ struct BudgetSolution {
   // What the search has proven of the budget, asked for as a plan claims it (claims.h); none: it
   // did not ask.
   std::optional<remat::TimeBound> bound{};
+  double seconds = 0;  // of wall time: searches and packing
 };
 
 // What every schedule needs, whatever the order of its sums, and why.

@@ -50,6 +50,7 @@ Proven shown(const plan::ScheduleProblem& problem, remat::TimeBound bound) {
 Proven prove(const ClaimInputs& in, const plan::ScheduleProblem& problem, int64_t enough) {
   remat::TimeBoundOptions asked = bound_to_claim(in.order.sequence);
   asked.several = in.several_cuts && !in.soon;
+  if (!in.soon) asked.limits = in.proof.with_units(asked.limits.max_units);
   asked.enough_ticks = enough;
   return shown(problem, remat::time_bound(problem, asked));
 }
@@ -108,17 +109,20 @@ bool claim_time_bound(const ClaimInputs& in, plan::Claims& claims) {
       is_asked(in)
           ? shown(problem, *in.bound)
           : prove(in, problem, scale.down(claims.predicted_seconds * (1 - kClaims.close_enough)));
+  if (in.bound != nullptr && in.bound->bound_ticks > proven.bound.bound_ticks)
+    proven = shown(problem, *in.bound);  // there was no time for as much again
   if (linked && !in.solution.buffers.moves) {
     const int64_t bound = proven.ticks;
     plan::forbid_transfers(problem);
     proven = prove(in, problem, bound);
     proven.ticks = std::min(proven.ticks, bound);
   }
-  if (!proven.certificate.time) return false;
+  if (!proven.certificate.time) return proven.bound.cut_short();
   claims.certificate.time = in_plan(in.graph, in.view, proven.certificate).time;
   claims.lower_bound_ticks = proven.ticks;
-  return !in.soon && !linked && in.proof.max_units > 0 &&
-         claim_by_cases(in, problem, proven.bound, claims);
+  const bool by_cases = !in.soon && !linked && in.proof.max_units > 0;
+  const bool cut_short = by_cases && claim_by_cases(in, problem, proven.bound, claims);
+  return cut_short || proven.bound.cut_short();
 }
 
 // The verifier refuses certificates of more.

@@ -25,14 +25,14 @@ struct ClaimInputs {
   int64_t peak_before_bytes = 0;
   std::optional<int64_t> budget_bytes;
   bool transfers = true;  // what the bounds allow, if there is a link
-  bool soon = false;      // someone waits: no bound that takes long
+  bool soon = false;      // someone waits, or the time is over: no bound that takes long
   // Where the graph has one of several orders of its sums: what holds for all of them.
   std::optional<int64_t> floor_bytes = {};
   plan::SchedOpId floor_op = {};  // that may well set it
   // proven_floor of the view's problem, as far as `floor_bytes` goes; none: it is asked here.
   const remat::Floor* floor = nullptr;
   // Of the search for a higher bound on the time (remat/bounds/branch_cut.h), where nothing may
-  // move; no units: not at all.
+  // move; no units: not at all. Its time is that of all bounds that are not asked for soon.
   Limits proof{.max_units = 0};
   // What a search within the budget has proven, with what these inputs allow, to the question of
   // bound_to_claim(order); none: it is asked for here.

@@ -64,11 +64,11 @@ void tell(const Optimized& made, const OptimizeOptions& options) {
 // One after another, until one keeps the budget, which is told.
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 Status try_in_turn(const ir::Graph& forward, const OptimizeOptions& little,
-                   std::span<const Candidate> candidates, Clock::time_point start,
+                   std::span<const Candidate> candidates, PlanningTime& time,
                    const OptimizeOptions& options, Trials& trials) {
   for (const Candidate& candidate : candidates) {
     if (trials.best) break;
-    LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, start, trials));
+    LT_RETURN_IF_ERROR(try_all(forward, little, std::span(&candidate, 1), 1, time, trials));
   }
   if (trials.best) tell(*trials.best, options);
   return {};
@@ -80,22 +80,22 @@ bool has_few_ops(const ir::Graph& step, const fission::Labels& labels) {
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const OptimizeOptions& options,
-                    Clock::time_point start, FirstPlan& first) {
+                    PlanningTime& time, FirstPlan& first) {
   const OptimizeOptions little = with_less_work(with_little_work(options));
   Trials trials;
   std::vector<Candidate> anew;
   for (const int64_t eighths : kEighthsOfBudget) {
-    OptimizeOptions estimated = after(options, seconds_since(start));
+    OptimizeOptions estimated = time.for_plan(options);
     estimated.budget_bytes = *options.budget_bytes / 8 * eighths;
     LT_ASSIGN(const std::vector<Candidate> within, rough_within(step, estimated));
-    LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, start, options, trials));
+    LT_RETURN_IF_ERROR(try_in_turn(forward, little, within, time, options, trials));
     if (trials.best || within.empty()) break;
     anew.assign(within.begin(), within.begin() + 1);
   }
   if (!trials.best && !anew.empty() && has_few_ops(step, anew.front().labels)) {
     anew.front().starts.clear();
     LT_RETURN_IF_ERROR(
-        try_in_turn(forward, with_starts_of_its_own(little), anew, start, options, trials));
+        try_in_turn(forward, with_starts_of_its_own(little), anew, time, options, trials));
   }
   first.rough = std::move(trials.best);
   return {};
@@ -105,18 +105,18 @@ Status plan_roughly(const ir::Graph& forward, const ir::Graph& step, const Optim
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& options,
-                             Clock::time_point start) {
+                             PlanningTime& time) {
   FirstPlan first;
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<Candidate> even,
-            even_candidates(step, after(options, seconds_since(start)), kNumbers));
+            even_candidates(step, time.for_plan(options), kNumbers));
   if (even.empty()) return first;
   first.whole = even.front();
   if (first.whole.peak_bytes <= *options.budget_bytes) return first;
   LT_RETURN_IF_ERROR(try_in_turn(forward, with_little_work(options), std::span(even).subspan(1),
-                                 start, options, first.trials));
+                                 time, options, first.trials));
   if (!first.trials.best && options.schedule.recompute)
-    LT_RETURN_IF_ERROR(plan_roughly(forward, step, options, start, first));
+    LT_RETURN_IF_ERROR(plan_roughly(forward, step, options, time, first));
   return first;
 }
 

@@ -17,11 +17,11 @@
 
 #include <optional>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/planning_time.h"
 #include "pipeline/trials.h"
 
 namespace lowtide::pipeline {
@@ -32,8 +32,9 @@ struct FirstPlan {
   std::optional<Optimized> rough;  // with reruns
 };
 
-// It is told as progress. Error: what has nothing to do with the budget.
+// It is told as progress. A limit of time that is shorter than it takes does not keep it from being
+// made. Error: what has nothing to do with the budget.
 Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& options,
-                             Clock::time_point start);
+                             PlanningTime& time);
 
 }  // namespace lowtide::pipeline

@@ -162,6 +162,8 @@ std::string what_frees(const ir::Graph& step, std::span<const fission::CutRule> 
     const OpNames there = names_of(*made);
     for (const fission::CutRule& rule : cuts) {
       if (fission::cuts_of(step, std::span(&rule, 1))) continue;
+      if (fission::cuts_of(*made, std::span(&rule, 1)))
+        return fmt::format("; with --rewrite {} it can be", name);
       for (const OpId id : step.ops()) {
         if (!names(rule, step.op(id)) || there.contains(name_of(step, id))) continue;
         if (const auto part = part_along(*made, step.op(id).name, rule.axis))

@@ -163,7 +163,7 @@ TEST(FreedCuts, NormsOfSamplesAreNamedToWhoWantedToCutThem) {
   OptimizeOptions options;
   const std::vector<fission::CutRule> samples = {{.ops = "norm", .axis = "n", .parts = 4}};
   EXPECT_EQ(what_frees(net.graph(), samples, options),
-            "; with --rewrite batch-norm-in-two-passes 'norm/mean' can be");
+            "; with --rewrite batch-norm-in-two-passes it can be");
   options.rewrites.without = {"batch-norm-in-two-passes"};
   EXPECT_EQ(what_frees(net.graph(), samples, options), "");
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/clock.h"
 #include "fission/classes.h"
 #include "fission/passes.h"
 #include "pipeline/least_time.h"
@@ -24,6 +25,9 @@ constexpr NumberTuning kByBound;
 Result<std::vector<Candidate>> numbers_by_bound(const ir::Graph& forward, const ir::Graph& step,
                                                 const OptimizeOptions& options) {
   std::vector<Candidate> numbers;
+  const auto is_late = [&, start = Clock::now()] {
+    return options.schedule.remat.limits.stop_after(seconds_since(start));
+  };
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   if (classes.empty()) return numbers;
   LT_ASSIGN(const fission::Passes passes, fission::passes_of(step, classes.front()));
@@ -31,7 +35,7 @@ Result<std::vector<Candidate>> numbers_by_bound(const ir::Graph& forward, const 
   double least = kAnyTime;
   for (const int64_t parts : kSplit.numbers) {
     Candidate candidate{.labels = {.parts = parts}, .fits = true};
-    if (parts > classes.front().least_extent || options.schedule.remat.limits.cancelled()) break;
+    if (parts > classes.front().least_extent || is_late()) break;
     LT_ASSIGN(const std::optional<double> bound, least_seconds(forward, with(options, candidate)));
     if (!bound) continue;
     if (*bound > least * (1 + kByBound.hopeless)) break;

@@ -134,6 +134,7 @@ Result<BudgetSolution> fit_with_sums(Prepared& ready, const OptimizeOptions& opt
   Result<BudgetSolution> any = fit_budget(any_order.view, other, any_order.order.sequence,
                                           any_order.unlimited, *any_order.floor);
   if (!any) return chain_is_too_large ? any : chained;
+  if (chained) any->seconds += chained->seconds;
   if (chained && any->solution.profile.seconds >= chained->solution.profile.seconds) return chained;
   ready = std::move(any_order);
   return any;

@@ -146,7 +146,8 @@ struct Optimized {
   plan::SolveWork order_work, pack_work;
   plan::SolveStatus schedule_status = plan::SolveStatus::kOptimal;  // of recompute and swap
   plan::SolveWork schedule_work;
-  bool cut_short = false;  // wall time or a cancel flag ended a search before its work limit
+  double fitting_seconds = 0;  // of wall time: schedules within the budget and their addresses
+  bool cut_short = false;      // wall time or a cancel flag ended a search before its work limit
   std::optional<MoreMemory> more_memory;  // where the budget costs time and the search had its time
   std::string floor_reason;  // with a budget: the op and tensors that set the claimed floor
   std::vector<RewriteWorth> rewrites;       // that changed something

@@ -377,7 +377,8 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   if (ready.ops_in_parts > 0) tell_unsplit(ready.unsplit, result.plan);
   Claimed claimed =
       make_claims({ready.graph, ready.view, ready.order, solution, ready.peak_before_bytes,
-                   options.budget_bytes, options.schedule.transfers, result.cut_short,
+                   options.budget_bytes, options.schedule.transfers,
+                   result.cut_short || options.schedule.remat.limits.max_seconds <= 0,
                    ready.floor ? std::optional(ready.floor->bytes) : std::nullopt,
                    ready.floor ? op_named(ready.view.problem, ready.floor->op) : SchedOpId(),
                    ready.settled_floor ? &*ready.settled_floor : nullptr,
@@ -396,6 +397,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.pack_work = solution.packing.work;
   result.schedule_status = solved.status;
   result.schedule_work = solved.work;
+  result.fitting_seconds = solved.seconds;
   result.costs = ready.coverage;
   if (ready.floor) result.floor_reason = ready.floor->reason;
   if (ready.ops_in_parts > 0) result.split = options.split;
@@ -425,7 +427,9 @@ Result<Optimized> write(const Prepared& ready, const BudgetSolution& solved,
   LT_ASSIGN(const Prepared settled, settle_sums(ready, solved.solution, options));
   // What the search has proven speaks of another problem.
   return write_settled(
-      settled, {settled.unlimited, solved.status, solved.work, solved.cut_short, {}}, options);
+      settled,
+      {settled.unlimited, solved.status, solved.work, solved.cut_short, {}, solved.seconds},
+      options);
 }
 
 double search_part(const plan::ScheduleProblem& problem, const OptimizeOptions& options) {

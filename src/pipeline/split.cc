@@ -27,13 +27,25 @@ namespace {
 // As progress is told: what trials are of all that is done.
 constexpr double kTrialsPart = 0.5;
 
+tl::unexpected<Error> no_time() {
+  return error(ErrorCode::kLimit, "--budget: no time is left for another plan");
+}
+
+// With all of the work; where there is no time for that, and some plan to be handed out, none.
+// NOLINTNEXTLINE(misc-no-recursion): likewise
+Result<Optimized> plan_in_time(const ir::Graph& forward, const OptimizeOptions& options,
+                               PlanningTime& time) {
+  if (time.is_late(options) && time.has_plan()) return no_time();
+  return optimize(forward, time.for_plan(options));
+}
+
 // Numbers of parts that may come out ahead with all of the work, each as if it had been asked for:
 // what a search of a share of it comes to differs by more than the numbers do. Those whose bound
 // makes more expected than the best has, and trials that ended far off, are left out; of the first
 // few by bound no trial is believed.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Status plan_numbers(const ir::Graph& forward, const OptimizeOptions& options,
-                    Clock::time_point start, Trials& trials) {
+Status plan_numbers(const ir::Graph& forward, const OptimizeOptions& options, PlanningTime& time,
+                    Trials& trials) {
   const double of_trials = near_best(trials);
   const Candidate planned = trials.best ? trials.of_best : trials.last;
   size_t ahead = 0;  // by bound
@@ -43,8 +55,8 @@ Status plan_numbers(const ir::Graph& forward, const OptimizeOptions& options,
     const bool is_far = !is_sure && tried != nullptr && trials.best && tried->seconds > of_trials;
     if (number.cuts_as(planned) || is_far) continue;
     if (trials.expected(number.seconds, kSplit.gap_share) >= trials.to_be_beaten()) continue;
-    if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
-    Result<Optimized> made = optimize(forward, after(with(options, number), seconds_since(start)));
+    if (time.is_late(options)) break;
+    Result<Optimized> made = optimize(forward, time.for_plan(with(options, number)));
     if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
     if (!made || (trials.best && made->plan.claims.predicted_seconds >= trials.seconds())) continue;
     trials.best = std::move(*made);
@@ -53,45 +65,55 @@ Status plan_numbers(const ir::Graph& forward, const OptimizeOptions& options,
   return {};
 }
 
+// As a user would ask for it.
+std::string flags_of(const Candidate& candidate) {
+  std::string flags = "--split " + fission::print(candidate.labels);
+  for (const std::string& name : candidate.rewrites) flags += " --rewrite " + name;
+  for (const fission::CutRule& cut : candidate.cuts)
+    flags += fmt::format(" --cut '{}'", fission::print(cut));
+  if (candidate.query_blocks > 0)
+    flags += fmt::format(" --query-blocks {}", candidate.query_blocks);
+  return flags;
+}
+
 // The best of all trials with all of the work, from its schedule; a number of parts by bound as if
 // it had been asked for, and others that are near it.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& options,
-                            Clock::time_point start, Trials& trials) {
+                            PlanningTime& time, Trials& trials) {
   Candidate candidate = trials.best ? trials.of_best : trials.last;
   const bool is_number =
       std::any_of(trials.numbers.begin(), trials.numbers.end(),
                   [&](const Candidate& number) { return number.cuts_as(candidate); });
   if (is_number) candidate.starts.clear();
-  OptimizeOptions chosen = after(with(options, candidate), seconds_since(start));
+  OptimizeOptions chosen = with(options, candidate);
   chosen.progress = plan::part_of(options.progress, kTrialsPart, 1);
-  const bool stopped = options.schedule.remat.limits.stop_after(seconds_since(start));
+  const bool stopped = time.is_late(options);
   if (stopped && trials.best) return std::move(*trials.best);
-  Result<Optimized> full = optimize(forward, chosen);
+  Result<Optimized> full = plan_in_time(forward, chosen, time);
   if (!full && !is_about_budget(full.error())) return full;
   if (full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds()))
     trials.best = std::move(*full);
-  LT_RETURN_IF_ERROR(plan_numbers(forward, options, start, trials));
+  LT_RETURN_IF_ERROR(plan_numbers(forward, options, time, trials));
   if (trials.best) return std::move(*trials.best);
   if (trials.count > 1 || stopped) {
     const bool is_proven = *options.budget_bytes < options.parts_floor->bytes;
-    return error(
-        is_proven ? ErrorCode::kInfeasible : ErrorCode::kLimit,
-        fmt::format("{} (--split {}; {} splits were tried; {})", full.error().message,
-                    fission::print(chosen.split), trials.count, say(*options.parts_floor)));
+    return error(is_proven ? ErrorCode::kInfeasible : ErrorCode::kLimit,
+                 fmt::format("{} ({}; {} splits were tried; {})", full.error().message,
+                             flags_of(candidate), trials.count, say(*options.parts_floor)));
   }
   return full;
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> parts_alone(const ir::Graph& forward, const OptimizeOptions& options,
-                              FirstPlan first, Clock::time_point start) {
+                              FirstPlan first, PlanningTime& time) {
   Trials trials = std::move(first.trials);
   trials.progress = plan::part_of(options.progress, 0, kTrialsPart);
-  LT_RETURN_IF_ERROR(try_labels(forward, options, first.whole, start, trials));
-  LT_RETURN_IF_ERROR(try_more_cuts(forward, options, start, trials));
-  LT_RETURN_IF_ERROR(try_more_rewrites(forward, options, start, trials));
-  if (!options.most_seconds) return plan_best(forward, options, start, trials);
+  LT_RETURN_IF_ERROR(try_labels(forward, options, first.whole, time, trials));
+  LT_RETURN_IF_ERROR(try_more_cuts(forward, options, time, trials));
+  LT_RETURN_IF_ERROR(try_more_rewrites(forward, options, time, trials));
+  if (!options.most_seconds) return plan_best(forward, options, time, trials);
   if (trials.is_within(options.most_seconds)) return std::move(*trials.best);
   return error(ErrorCode::kLimit, fmt::format("--budget: {} bytes were not reached in {:.1f} ms",
                                               *options.budget_bytes, 1e3 * *options.most_seconds));
@@ -112,12 +134,12 @@ OptimizeOptions without_transfers(OptimizeOptions options) {
 class PartsAndTransfers {
  public:
   PartsAndTransfers(const ir::Graph& forward, const OptimizeOptions& options, FirstPlan first,
-                    Clock::time_point start)
+                    PlanningTime& time)
       : forward_(forward),
         whole_(options),
         alone_(without_transfers(options)),
         first_(std::move(first)),
-        start_(start) {
+        time_(time) {
     whole_.split = {};
   }
 
@@ -134,17 +156,17 @@ class PartsAndTransfers {
     LT_RETURN_IF_ERROR(try_moving(std::vector<Candidate>(1), in_one_part));
     if (in_one_part.best && stopped()) return std::move(*in_one_part.best);
     if (in_one_part.is_free()) {
-      LT_ASSIGN(const bool any,
-                any_parts_are_faster(forward_, alone_, in_one_part.seconds(), /*with_moves=*/true));
+      LT_ASSIGN(const bool any, any_parts_are_faster(forward_, time_.before_plan(alone_),
+                                                     in_one_part.seconds(), /*with_moves=*/true));
       if (!any) return std::move(*in_one_part.best);
     }
     if (in_one_part.best && is_waiting_) moving.to_beat = in_one_part.seconds();
     LT_RETURN_IF_ERROR(move_in_numbers(parts, moving));
-    if (stopped() && take_known({&in_one_part, &moving, &parts})) return std::move(*best_);
+    if (stopped() && time_.has_plan()) return known({&in_one_part, &moving, &parts});
     parts.to_beat = !is_waiting_ ? kAnyTime : moving.to_be_beaten();
-    LT_RETURN_IF_ERROR(try_labels(forward_, alone_, first_.whole, start_, parts));
+    LT_RETURN_IF_ERROR(try_labels(forward_, alone_, first_.whole, time_, parts));
     LT_RETURN_IF_ERROR(move_in_parts(parts, moving));
-    if (stopped() && take_known({&in_one_part, &moving, &parts})) return std::move(*best_);
+    if (stopped() && time_.has_plan()) return known({&in_one_part, &moving, &parts});
     const bool parts_first =
         !in_one_part.best || (moving.best && moving.seconds() < in_one_part.seconds());
     for (const bool in_parts : {parts_first, !parts_first}) {
@@ -155,19 +177,20 @@ class PartsAndTransfers {
     LT_RETURN_IF_ERROR(plan_missed(part(0.8, 0.95)));
     if (is_near(parts)) LT_RETURN_IF_ERROR(without_moving(parts));
     if (!best_ && moving.count > 0) LT_RETURN_IF_ERROR(plan_moving(moving, false, part(0.8, 0.95)));
-    if (!best_) return optimize(forward_, after(whole_, seconds_since(start_)));
+    if (!best_) return plan_in_time(forward_, whole_, time_);
     return std::move(*best_);
   }
 
  private:
   double seconds() const { return best_->plan.claims.predicted_seconds; }
-  bool stopped() const { return whole_.schedule.remat.limits.stop_after(seconds_since(start_)); }
+  bool stopped() const { return time_.is_late(whole_); }
 
-  // Where there is no time for more: the best of the trials. False: none fits.
-  bool take_known(std::initializer_list<const Trials*> all) {
+  // Where there is no time for more: the best of the trials. Error: it is none of them.
+  Result<Optimized> known(std::initializer_list<const Trials*> all) {
     for (const Trials* trials : all)
       if (trials->best && (!best_ || trials->seconds() < seconds())) best_ = *trials->best;
-    return best_.has_value();
+    if (!best_) return no_time();
+    return std::move(*best_);
   }
 
   // Worth all of the work: what a trial comes to may be some way off.
@@ -189,12 +212,12 @@ class PartsAndTransfers {
   Status try_moving(std::span<const Candidate> some, Trials& trials) const {
     OptimizeOptions options = whole_;
     options.schedule.each_alone &= !is_waiting_;
-    return try_all(forward_, options, some, kSplit.trial_share, start_, trials);
+    return try_all(forward_, options, some, kSplit.trial_share, time_, trials);
   }
 
   Status find_numbers(Trials& moving) {
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward_, whole_));
-    LT_ASSIGN(moving.numbers, numbers_by_bound(forward_, step, whole_));
+    LT_ASSIGN(moving.numbers, numbers_by_bound(forward_, step, time_.before_plan(whole_)));
     is_waiting_ = !moving.numbers.empty();
     return {};
   }
@@ -207,7 +230,7 @@ class PartsAndTransfers {
     const auto try_some = [&](std::span<const Candidate> some, int64_t share) -> Status {
       std::vector<Candidate> known(some.begin(), some.end());
       for (Candidate& number : known) number.seconds = 0;  // nothing is known of them alone
-      LT_RETURN_IF_ERROR(try_all(forward_, alone_, known, share, start_, parts));
+      LT_RETURN_IF_ERROR(try_all(forward_, alone_, known, share, time_, parts));
       if (stopped() && (parts.best || moving.to_beat < kAnyTime)) return {};
       for (size_t k = 0; k < known.size(); ++k) {
         known[k].seconds = some[k].seconds;
@@ -229,7 +252,7 @@ class PartsAndTransfers {
     // Estimates say little of parts that wait for each other, and their numbers were tried.
     if (moving.best && is_waiting_) return try_moving(chosen, moving);
     LT_ASSIGN(const ir::Graph step, step_to_cut(forward_, whole_));
-    const OptimizeOptions rest = after(whole_, seconds_since(start_));
+    const OptimizeOptions rest = time_.before_plan(whole_);
     const double below = std::min(parts.to_be_beaten(), moving.to_be_beaten());
     LT_ASSIGN(const StepMoves moves, step_moves(forward_, step, rest));
     LT_ASSIGN(const std::vector<Candidate> candidates,
@@ -253,7 +276,7 @@ class PartsAndTransfers {
       return try_moving(some, moving);
     };
     if (stopped()) return {};
-    return try_even(step, after(whole_, seconds_since(start_)), try_some, moving);
+    return try_even(step, time_.before_plan(whole_), try_some, moving);
   }
 
   // Where nothing may run again: what would be best if it might, with transfers in place of reruns.
@@ -261,7 +284,7 @@ class PartsAndTransfers {
   // longer search makes of it; what reruns make of labels tells which of them are short of little.
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status move_for_reruns(const ir::Graph& step, Trials& moving) const {
-    OptimizeOptions running = after(alone_, seconds_since(start_));
+    OptimizeOptions running = time_.before_plan(alone_);
     running.schedule.recompute = true;
     LT_ASSIGN(const StepMoves moves, step_moves(forward_, step, running));
     LT_ASSIGN(const std::vector<Candidate> candidates,
@@ -271,8 +294,7 @@ class PartsAndTransfers {
     std::erase_if(some, [](const Candidate& candidate) { return !candidate.fits; });
     for (Candidate& candidate : some) candidate.starts.clear();  // with reruns
     if (stopped()) return {};
-    LT_ASSIGN(some,
-              by_bound(forward_, after(whole_, seconds_since(start_)), std::move(some), moving));
+    LT_ASSIGN(some, by_bound(forward_, time_.before_plan(whole_), std::move(some), moving));
     return try_moving(some, moving);
   }
 
@@ -336,17 +358,17 @@ class PartsAndTransfers {
     const bool is_near = best_ && missed_.next_seconds < seconds() * (1 + kSplit.near);
     if (missed_.parts == 0 || !is_near || stopped()) return {};
     const Candidate fewer{.labels = {.parts = missed_.parts}, .fits = true};
-    OptimizeOptions options = after(with(whole_, fewer), seconds_since(start_));
+    OptimizeOptions options = with(whole_, fewer);
     options.progress = progress;
-    return take(optimize(forward_, options));
+    return take(plan_in_time(forward_, options, time_));
   }
 
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status without_moving(Trials& parts) {
-    LT_RETURN_IF_ERROR(try_more_cuts(forward_, alone_, start_, parts));
-    LT_RETURN_IF_ERROR(try_more_rewrites(forward_, alone_, start_, parts));
+    LT_RETURN_IF_ERROR(try_more_cuts(forward_, alone_, time_, parts));
+    LT_RETURN_IF_ERROR(try_more_rewrites(forward_, alone_, time_, parts));
     const bool is_open = !best_ || parts.best->plan.claims.lower_bound_seconds < seconds();
-    return is_open ? take(plan_best(forward_, alone_, start_, parts)) : Status();
+    return is_open ? take(plan_best(forward_, alone_, time_, parts)) : Status();
   }
 
   // The best of the trials, or the last of them, with all of the work; where there is no time for
@@ -356,10 +378,10 @@ class PartsAndTransfers {
                      const plan::ProgressFunction& progress) {
     if (trials.best && stopped()) return take(Optimized(*trials.best));
     const Candidate& candidate = trials.best ? trials.of_best : trials.last;
-    OptimizeOptions options = after(with(whole_, candidate), seconds_since(start_));
+    OptimizeOptions options = with(whole_, candidate);
     options.schedule.each_alone &= !knows_alone;
     options.progress = progress;
-    LT_RETURN_IF_ERROR(take(optimize(forward_, options)));
+    LT_RETURN_IF_ERROR(take(plan_in_time(forward_, options, time_)));
     return trials.best ? take(Optimized(*trials.best)) : Status();
   }
 
@@ -375,7 +397,7 @@ class PartsAndTransfers {
   OptimizeOptions whole_;
   const OptimizeOptions alone_;
   FirstPlan first_;  // without transfers
-  const Clock::time_point start_;
+  PlanningTime& time_;
   bool is_waiting_ = false;  // parts do, for each other
   // Even parts whose trial missed the budget, if any, and what one more takes.
   struct Missed {
@@ -418,7 +440,7 @@ bool is_better(const Optimized& rough, const Result<Optimized>& made,
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOptions& options) {
-  const auto start = Clock::now();
+  PlanningTime time;
   OptimizeOptions whole = options;
   whole.split = {};
   if (!options.budget_bytes) return optimize(forward, whole);
@@ -428,7 +450,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   OptimizeOptions alone = may_move ? without_transfers(knowing) : knowing;
   alone.progress = knowing.progress;
   // Before the floor, which takes longer to find and which that plan is above.
-  LT_ASSIGN(FirstPlan first, first_plan(forward, alone, start));
+  LT_ASSIGN(FirstPlan first, first_plan(forward, alone, time));
   if (!knowing.parts_floor) {
     LT_ASSIGN(knowing.parts_floor, floor_in_any_parts(forward, options));
   }
@@ -438,14 +460,15 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
     if (*known && !knowing.parts_floor->op.empty())
       (*known)->plan.claims.parts_floor = knowing.parts_floor;
   Result<Optimized> made = may_move
-                               ? PartsAndTransfers(forward, knowing, std::move(first), start).run()
-                               : parts_alone(forward, knowing, std::move(first), start);
+                               ? PartsAndTransfers(forward, knowing, std::move(first), time).run()
+                               : parts_alone(forward, knowing, std::move(first), time);
   if (may_move && !made && is_about_budget(made.error()))
-    made = parts_alone(forward, knowing, {}, start);
+    made = parts_alone(forward, knowing, {}, time);
   if (rough && is_better(*rough, made, options.most_seconds)) made = *std::move(rough);
   if (made) {
-    made->planning_seconds = seconds_since(start);
-    made->cut_short |= options.schedule.remat.limits.stop_after(made->planning_seconds);
+    made->planning_seconds = time.seconds();
+    made->cut_short |=
+        time.was_late() || options.schedule.remat.limits.stop_after(made->planning_seconds);
   }
   return made;
 }

@@ -54,12 +54,12 @@ bool is_of_use(const Candidate& candidate, const OptimizeOptions& options, const
 // NOLINTNEXTLINE(misc-no-recursion): optimize comes back here only for a split to be chosen
 std::vector<Result<Optimized>> try_at_once(const ir::Graph& forward, const OptimizeOptions& options,
                                            std::span<const Candidate* const> batch, int64_t share,
-                                           Clock::time_point start, const Trials& trials) {
+                                           const PlanningTime& time, const Trials& trials) {
   const int threads = options.schedule.remat.threads;
   const bool in_parallel = threads > 1 && batch.size() > 1;
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   const auto run = [&](size_t k) {
-    OptimizeOptions trial = after(trial_of(options, *batch[k], share), seconds_since(start));
+    OptimizeOptions trial = time.for_plan(trial_of(options, *batch[k], share));
     trial.schedule.remat.limits.max_seconds *= kTrials.time_share;
     if (in_parallel)
       for (int* inner : {&trial.order.threads, &trial.pack.threads, &trial.schedule.remat.threads})
@@ -124,18 +124,16 @@ OptimizeOptions with(const OptimizeOptions& options, const Candidate& candidate)
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
-               std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
+               std::span<const Candidate> chosen, int64_t share, PlanningTime& time,
                Trials& trials) {
-  const Limits& limits = options.schedule.remat.limits;
   for (size_t next = 0; next < chosen.size();) {
-    if (trials.count > 0 && limits.stop_after(seconds_since(start))) break;
+    if ((trials.count > 0 || time.has_plan()) && time.is_late(options)) break;
     if (trials.is_within(options.most_seconds)) break;
     std::vector<const Candidate*> batch;
     for (; next < chosen.size() && batch.size() < kTrials.at_once; ++next)
       if (is_of_use(chosen[next], options, trials)) batch.push_back(&chosen[next]);
     if (batch.empty()) break;
-    std::vector<Result<Optimized>> made =
-        try_at_once(forward, options, batch, share, start, trials);
+    std::vector<Result<Optimized>> made = try_at_once(forward, options, batch, share, time, trials);
     for (size_t k = 0; k < batch.size(); ++k) {
       ++trials.count;
       trials.last = *batch[k];
@@ -144,6 +142,7 @@ Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
           !is_no_such_step(*batch[k], made[k].error()))
         return tl::unexpected(made[k].error());
       if (!made[k]) continue;
+      time.note(*made[k]);
       take(std::move(*made[k]), *batch[k], trials);
     }
   }

@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/planning_time.h"
 #include "plan/plan.h"
 #include "plan/progress.h"
 
@@ -115,11 +115,11 @@ inline bool is_no_such_step(const Candidate& candidate, const Error& error) {
 }
 
 // Tries candidates in their order, each with 1 / `share` of the work of `options`, but those that
-// are no faster by their estimates. `start`: when the search began, for its limit of time, which
+// are no faster by their estimates. `time` is that of the whole search, whose limit
 // ends trials in their middle; a part of what it leaves is for those that come then. It ends where
 // a trial is within `most_seconds` of the options. Error: what has nothing to do with the budget.
 Status try_all(const ir::Graph& forward, const OptimizeOptions& options,
-               std::span<const Candidate> chosen, int64_t share, Clock::time_point start,
+               std::span<const Candidate> chosen, int64_t share, PlanningTime& time,
                Trials& trials);
 
 }  // namespace lowtide::pipeline

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "fission/classes.h"
 #include "pipeline/freed_cuts.h"
 #include "pipeline/least_time.h"
@@ -116,7 +117,9 @@ Status try_even(const ir::Graph& step, const OptimizeOptions& options, const Try
 Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const OptimizeOptions& options,
                                         std::vector<Candidate> candidates, const Trials& trials) {
   std::vector<Candidate> chosen;
+  const auto start = Clock::now();
   for (Candidate& candidate : candidates) {
+    if (options.schedule.remat.limits.stop_after(seconds_since(start))) break;
     if (!candidate.has_moves() && trials.found(candidate.labels) != nullptr) continue;
     const auto bound = least_seconds(forward, with(options, candidate));
     if (!bound && is_no_such_step(candidate, bound.error())) continue;
@@ -288,20 +291,27 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// What a proposal is tried on: the best so far, or where nothing fits even parts. Within a tight
-// budget a freed class goes alone: it reaches what no part of the rows does.
-Candidate to_cut_further(const Trials& trials, std::span<const fission::AxisClass> classes,
-                         const Candidate& proposal, bool is_tight) {
+// What proposals are tried on: the best so far, or where nothing fits even parts.
+Candidate to_cut_further(const Trials& trials, std::span<const fission::AxisClass> classes) {
   Candidate candidate;
-  const bool is_alone = is_tight && !proposal.rewrites.empty() && proposal.cuts.front().instead;
-  if (trials.best && !is_alone) {
+  if (trials.best) {
     candidate = trials.of_best;
     candidate.starts.clear();  // of other ops
-  } else if (!trials.best && !classes.empty() && !is_alone) {
+  } else if (!classes.empty()) {
     candidate.labels.parts = std::min(kSplit.parts_beside_cuts, classes.front().least_extent);
   }
   candidate.seconds = 0, candidate.fits = true;  // nothing is estimated of it
   return candidate;
+}
+
+// What freed classes are tried on within a tight budget, too: they reach what no part of the rows
+// does.
+Candidate alone(const Trials& trials) {
+  return {.query_blocks = trials.best ? trials.of_best.query_blocks : 0, .fits = true};
+}
+
+bool frees_instead(const Candidate& proposal) {
+  return !proposal.rewrites.empty() && proposal.cuts.front().instead;
 }
 
 Candidate with_more(Candidate candidate, const Candidate& proposal) {
@@ -314,11 +324,9 @@ Candidate with_more(Candidate candidate, const Candidate& proposal) {
 }  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
-                     Clock::time_point start, Trials& trials) {
-  if (trials.is_free() || !options.ideas.more_cuts ||
-      options.schedule.remat.limits.stop_after(seconds_since(start)))
-    return {};
+Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options, PlanningTime& time,
+                     Trials& trials) {
+  if (trials.is_free() || !options.ideas.more_cuts || time.is_late(options)) return {};
   if (options.most_seconds &&
       !(trials.best && trials.seconds() < *options.most_seconds * (1 + kSplit.near)))
     return {};
@@ -335,27 +343,36 @@ Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
   const bool is_tight = !trials.best || trials.is_slower_than_once(kSplit.tight);
   LT_ASSIGN(const std::vector<Candidate> proposals,
             propose_cuts(step, classes, in_blocks, is_tight));
-  std::vector<Candidate> missed;
-  for (const Candidate& proposal : proposals) {
-    if (is_good()) break;
-    const Candidate beside = to_cut_further(trials, classes, proposal, is_tight);
+  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  const auto try_on = [&](const Candidate& beside, const Candidate& proposal) -> Result<bool> {
+    if (is_good() || time.is_late(options)) return false;
     const Candidate candidate = with_more(beside, proposal);
-    if (!may_be_of_use(forward, options, candidate, beside, trials)) continue;
+    if (!may_be_of_use(forward, options, candidate, beside, trials)) return false;
     LT_RETURN_IF_ERROR(
-        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
-    if (!trials.best) missed.push_back(candidate);
+        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, time, trials));
+    return true;
+  };
+  std::optional<Candidate> missed;
+  for (const Candidate& proposal : proposals) {
+    const bool is_alone = is_tight && frees_instead(proposal);
+    if (is_alone) {
+      LT_ASSIGN(const bool was_tried, try_on(alone(trials), proposal));
+      if (was_tried && !trials.best && !missed) missed = with_more(alone(trials), proposal);
+    }
+    const Candidate beside = to_cut_further(trials, classes);
+    const bool is_same = is_alone && (!trials.best || beside.cuts_as(alone(trials)));
+    if (!is_same) LT_RETURN_IF_ERROR(try_on(beside, proposal));
   }
-  if (trials.best) return {};
-  missed.resize(std::min(missed.size(), kSplit.second_trials));
-  return try_all(forward, options, missed, 1, start, trials);
+  if (!trials.best && missed) trials.last = *missed;  // it gets all of the work (plan_best)
+  return {};
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& options,
-                         Clock::time_point start, Trials& trials) {
+                         PlanningTime& time, Trials& trials) {
   const auto is_done = [&] {
     return !trials.best || trials.is_free() || trials.is_within(options.most_seconds) ||
-           options.schedule.remat.limits.stop_after(seconds_since(start));
+           time.is_late(options);
   };
   if (is_done()) return {};
   if (options.most_seconds && trials.seconds() >= *options.most_seconds * (1 + kSplit.near))
@@ -370,29 +387,27 @@ Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& option
     candidate.rewrites.push_back(name);
     if (!may_be_of_use(forward, options, candidate, trials.of_best, trials)) continue;
     LT_RETURN_IF_ERROR(
-        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, start, trials));
+        try_all(forward, options, std::span(&candidate, 1), kSplit.trial_share, time, trials));
   }
   return {};
 }
 
 // NOLINTNEXTLINE(misc-no-recursion): likewise
 Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, const Candidate& whole,
-                  Clock::time_point start, Trials& trials) {
+                  PlanningTime& time, Trials& trials) {
   // NOLINTNEXTLINE(misc-no-recursion): likewise
   const auto try_some = [&](std::span<const Candidate> some, int64_t share) {
-    return try_all(forward, options, some, share, start, trials);
+    return try_all(forward, options, some, share, time, trials);
   };
-  const auto stopped = [&] {
-    return options.schedule.remat.limits.stop_after(seconds_since(start));
-  };
+  const auto stopped = [&] { return time.is_late(options); };
   LT_RETURN_IF_ERROR(try_some(std::span(&whole, 1), kSplit.trial_share));
   if (stopped()) return {};
   if (trials.is_free() && trials.of_best.labels.whole()) {
-    LT_ASSIGN(const bool any,
-              any_parts_are_faster(forward, options, trials.seconds(), /*with_moves=*/false));
+    LT_ASSIGN(const bool any, any_parts_are_faster(forward, time.before_plan(options),
+                                                   trials.seconds(), /*with_moves=*/false));
     if (!any) return {};
   }
-  const auto rest = [&] { return after(options, seconds_since(start)); };
+  const auto rest = [&] { return time.before_plan(options); };
   LT_RETURN_IF_ERROR(try_candidates(forward, rest(), try_some, trials));
   return stopped() ? Status() : try_blocks(forward, rest(), try_some, trials);
 }

@@ -11,11 +11,11 @@
 #include <span>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "pipeline/label_search.h"
 #include "pipeline/optimize.h"
+#include "pipeline/planning_time.h"
 #include "pipeline/trials.h"
 
 namespace lowtide::pipeline {
@@ -91,15 +91,15 @@ Result<std::vector<Candidate>> by_bound(const ir::Graph& forward, const Optimize
 // The whole step, unless it is known to be slower than the first plan, and what labels and blocks
 // come to beside it where that takes time.
 Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, const Candidate& whole,
-                  Clock::time_point start, Trials& trials);
+                  PlanningTime& time, Trials& trials);
 
 // Cuts beside the labels and blocks that are best, each kept where it makes the plan faster; where
 // nothing fits yet, beside a number of parts of the largest class.
-Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options,
-                     Clock::time_point start, Trials& trials);
+Status try_more_cuts(const ir::Graph& forward, const OptimizeOptions& options, PlanningTime& time,
+                     Trials& trials);
 
 // Rewrites that do not run by themselves, each kept where it makes the best plan faster.
 Status try_more_rewrites(const ir::Graph& forward, const OptimizeOptions& options,
-                         Clock::time_point start, Trials& trials);
+                         PlanningTime& time, Trials& trials);
 
 }  // namespace lowtide::pipeline

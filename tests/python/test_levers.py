@@ -156,12 +156,14 @@ def test_a_rewrite_that_nobody_asked_for_is_offered_by_its_name(tmp_path):
     line = expect_error(3, arguments=[*step, *RECOMPUTE, "--budget", least])
     assert int(re.search(r"with rewrite \(--rewrite chunked-loss\) at least (\d+) bytes \([^)]*\) would be needed", line)[1]) <= least
     assert run_json(*step, *RECOMPUTE, "--budget", least, "--rewrite", "chunked-loss")["arena_bytes"] <= least
-    # Where parts are to be found, too.
-    line = expect_error(3, arguments=[*step, "--split", "auto", "--forbid", "rewrite", "--effort", 1, "--budget", least // 2])
+    # Where parts are to be found, too: what is offered keeps the budget, and what would be too much in some parts says nothing of others.
+    in_parts = run_json(*step, "--split", "4", "--rewrite", "chunked-loss")["arena_bytes"]
+    refused = [*step, "--split", "auto", "--forbid", "rewrite", "--effort", 1, "--budget"]
+    line = expect_error(3, arguments=[*refused, in_parts])
     found = re.search(r"with rewrite \(all, and chunked-loss\) in (\d+) parts at least (\d+) bytes", line)
-    in_parts = run_json(*step, "--split", found[1], "--rewrite", "chunked-loss")
-    assert in_parts["arena_bytes"] >= int(found[2])
-    assert run_json(*step, "--split", found[1], "--no-rewrite", "count-labels-first")["arena_bytes"] > in_parts["arena_bytes"]
+    assert int(found[2]) <= in_parts
+    assert run_json(*step, "--split", found[1], "--rewrite", "chunked-loss", "--budget", in_parts)["arena_bytes"] <= in_parts
+    assert "with rewrite" not in expect_error(3, arguments=[*refused, 6500])
 
 
 @pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
