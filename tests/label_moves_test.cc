@@ -234,6 +234,24 @@ TEST(LabelMoves, TriesWordsAloneWhereRowsAreSlow) {
   expect_right_results(trials.best->plan, step, *kernels);
 }
 
+// Where nothing fits, what the search goes on with is the first that was tried alone.
+TEST(LabelMoves, WordsThatMissAloneAreNotForgotten) {
+  const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
+  auto options = quick_options(*kernels);
+  options.training->loss.kind = autodiff::LossKind::kModelOutput;
+  const ir::Graph graph = words_after_layers(4, 1024);
+  options.budget_bytes = 140'000;  // 160 bytes above what is proven of 16 parts of the words
+  pipeline::Trials trials;
+  pipeline::PlanningTime time;
+  ASSERT_TRUE(pipeline::try_more_cuts(graph, options, time, trials));
+  ASSERT_FALSE(trials.best.has_value());
+  EXPECT_GT(trials.count, 0U);
+  EXPECT_EQ(trials.last.rewrites, std::vector<std::string>{"loss-by-classes"});
+  EXPECT_TRUE(trials.last.labels.whole());
+  ASSERT_EQ(trials.last.cuts.size(), 1U);
+  EXPECT_EQ(trials.last.cuts.front().parts, 16);
+}
+
 // Of two images, with norms whose statistics are of both.
 ir::Graph normed_images() {
   GraphWriter net;

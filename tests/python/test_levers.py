@@ -159,11 +159,11 @@ def test_a_rewrite_that_nobody_asked_for_is_offered_by_its_name(tmp_path):
     # Where parts are to be found, too: what is offered keeps the budget, and what would be too much in some parts says nothing of others.
     in_parts = run_json(*step, "--split", "4", "--rewrite", "chunked-loss")["arena_bytes"]
     refused = [*step, "--split", "auto", "--forbid", "rewrite", "--effort", 1, "--budget"]
-    line = expect_error(3, arguments=[*refused, in_parts])
+    line = expect_error(5, arguments=[*refused, in_parts])
     found = re.search(r"with rewrite \(all, and chunked-loss\) in (\d+) parts at least (\d+) bytes", line)
     assert int(found[2]) <= in_parts
     assert run_json(*step, "--split", found[1], "--rewrite", "chunked-loss", "--budget", in_parts)["arena_bytes"] <= in_parts
-    assert "with rewrite" not in expect_error(3, arguments=[*refused, 6500])
+    assert "with rewrite" not in expect_error(5, arguments=[*refused, 6500])
 
 
 @pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")
