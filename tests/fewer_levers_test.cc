@@ -38,7 +38,7 @@ ir::Graph random_network(Rng& rng) {
   };
   made.push_back(images ? net.given("x", {kSamples, channels, side, side})
                         : net.given("x", {kSamples * 8, channels}));
-  const int layers = long_checks() ? static_cast<int>(rng.between(3, 6)) : 3;
+  const int layers = long_checks() ? static_cast<int>(rng.between(3, 6)) : 2;
   for (int layer = 0; layer < layers; ++layer) {
     ValueId x = made.back();
     const int64_t to = width();

@@ -82,11 +82,9 @@ TEST(LabelMoves, CutsAttentionIntoBlocksOfQueriesWhereThatHelps) {
       {"shape", ir::Dims{kRows, kRows}}, {"value", -1e30}, {"dtype", std::string("f32")}};
   const ValueId mask =
       net.op("Trilu", {net.op("Fill", {}, fill)}, {{"upper", int64_t{1}}, {"k", int64_t{1}}});
-  for (int layer = 0; layer < 2; ++layer) {
-    ValueId scores = net.op("MatMul", {projected(x), projected(x)}, {{"trans_b", int64_t{1}}});
-    scores = net.op("Softmax", {net.op("Add", {scores, mask})}, {{"axis", int64_t{1}}});
-    x = net.op("Tanh", {net.op("MatMul", {scores, projected(x)})});
-  }
+  ValueId scores = net.op("MatMul", {projected(x), projected(x)}, {{"trans_b", int64_t{1}}});
+  scores = net.op("Softmax", {net.op("Add", {scores, mask})}, {{"axis", int64_t{1}}});
+  x = net.op("Tanh", {net.op("MatMul", {scores, projected(x)})});
   net.result(x);
   const ir::Graph graph = net.graph();
   const auto free = pipeline::optimize(graph, options);
@@ -115,7 +113,7 @@ TEST(LabelMoves, CutsASecondAxisWhereTheFirstIsShort) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   auto options = quick_options(*kernels);
   options.rewrites.without = {"query-blocks"};
-  const ir::Graph graph = coupled_heads(2);
+  const ir::Graph graph = coupled_heads(2, /*layers=*/1);
   const ir::Graph step = autodiff::make_training_graph(graph, *options.training).value();
   const auto free = pipeline::optimize(graph, options);
   ASSERT_TRUE(free.has_value()) << free.error().message;

@@ -145,7 +145,7 @@ void expect_wrong_pads_found(const plan::Plan& plan, const ir::Graph& step, int&
 TEST(Windows, OfRandomRowsEqualTheStepAndAreKnownByTheVerifier) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
   int cut = 0, windows = 0, overlaps = 0, found = 0, pads = 0;
-  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(400, 8)); ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(some_of(400, 16)); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Rng rng(seed * 7 + 2);
     const ir::Graph step = training_step_of(Image().of_all_kinds(rng));

@@ -262,7 +262,7 @@ def test_a_budget_below_the_floor_exits_with_3_and_names_what_sets_it(tight):
     smallest = int(re.search(r"arena found has (\d+) bytes", line)[1])
     assert smallest >= floor
     # What is named there can be had.
-    assert run_json("plan", *UNET, *RECOMPUTE, "--effort", 1, "--budget", smallest)["arena_bytes"] <= smallest
+    assert run_json("plan", *UNET, *QUICK, *RECOMPUTE, "--budget", smallest)["arena_bytes"] <= smallest
 
 
 def test_orders_alone_are_refused_by_their_bound(once):

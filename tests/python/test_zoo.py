@@ -76,7 +76,7 @@ def test_a_step_of_short_ops_has_plans_under_every_budget(tmp_path):
     for tenth in range(1, 10):
         budget = int(free["arena_bytes"] * (0.5 + tenth / 20))
         path = tmp_path / f"{tenth}.lt"
-        claimed.append(run_json(*step, "--effort", 0.1, "--budget", budget, "-o", path)["lower_bound_seconds"])
+        claimed.append(run_json(*step, "--effort", 0.02, "--budget", budget, "-o", path)["lower_bound_seconds"])
         assert run("verify", path).returncode == 0
     assert claimed == sorted(claimed, reverse=True) and claimed[0] > free["once_seconds"], claimed
 
