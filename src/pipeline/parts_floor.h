@@ -20,7 +20,8 @@
 namespace lowtide::pipeline {
 
 // `options.split` is not looked at. Without an op it is that of the residents, where some op is cut
-// already or the step has no products, or that of the step in one part, where nothing can be cut. Errors: as of least_bytes.
+// already or the step has no products, or that of the step in one part, where nothing can be cut.
+// Errors: as of least_bytes.
 Result<plan::PartsFloor> floor_in_any_parts(const ir::Graph& forward,
                                             const OptimizeOptions& options);
 
