@@ -198,9 +198,11 @@ def test_an_attached_loss_takes_classes_alone_unless_it_is_told(options, tmp_pat
     step = Attached(tmp_path, *options)
     assert "LabelCount" not in step.kinds
     step.expect_step_of_pytorch(labels, ignore_index=-1)
+    parts = int(options[1]) if options[:1] == ["--split"] else None if options else 1
     for row in (0, 20):
         for bad in (-100, CLASSES):
-            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row ", "no label is ignored")
+            its = f"{row % (BATCH * WORDS // parts)} of this op's {BATCH * WORDS // parts}, counted from 0," if parts else ""
+            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row {its}", "no label is ignored")
     with pytest.raises(IndexError):
         step.expect_step_of_pytorch(np.where(labels == labels[0], CLASSES, labels), ignore_index=-1)
     step.expect_step_of_pytorch(labels, ignore_index=-1)

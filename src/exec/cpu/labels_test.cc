@@ -140,12 +140,14 @@ TEST(Labels, TheMessageNamesRowAndLabel) {
     return (*kernel)->accepts({.inputs = inputs, .outputs = {}, .context = {}}).error().message;
   };
   LabelOp op = label_ops()[0];
-  EXPECT_EQ(message(op),
-            "label 3 of row 3 (of 0 to 4) is none of the 3 classes, and no label is ignored "
-            "(ignore_index)");
+  EXPECT_EQ(
+      message(op),
+      "label 3 of row 3 of this op's 5, counted from 0, is none of the 3 classes, and no label "
+      "is ignored (ignore_index)");
   op.desc.attrs["ignore_index"] = int64_t{-100};
   EXPECT_EQ(message(op),
-            "label 3 of row 3 (of 0 to 4) is none of the 3 classes, nor -100, which is ignored");
+            "label 3 of row 3 of this op's 5, counted from 0, is none of the 3 classes, nor -100, "
+            "which is ignored");
 }
 
 }  // namespace

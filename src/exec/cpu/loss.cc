@@ -45,8 +45,8 @@ Status check_labels(const Counted& counts, const void* labels, int64_t lines) {
   if (bad == all + lines) return {};
   return error(
       ErrorCode::kInput,
-      fmt::format("label {} of row {} (of 0 to {}) is none of the {} classes{}", *bad, bad - all,
-                  lines - 1, counts.classes,
+      fmt::format("label {} of row {} of this op's {}, counted from 0, is none of the {} classes{}",
+                  *bad, bad - all, lines, counts.classes,
                   counts.ignore ? fmt::format(", nor {}, which is ignored", *counts.ignore)
                                 : std::string(", and no label is ignored (ignore_index)")));
 }
