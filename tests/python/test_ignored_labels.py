@@ -202,7 +202,8 @@ def test_an_attached_loss_takes_classes_alone_unless_it_is_told(options, tmp_pat
     for row in (0, 20):
         for bad in (-100, CLASSES):
             its = f"{row % (BATCH * WORDS // parts)} of this op's {BATCH * WORDS // parts}, counted from 0," if parts else ""
-            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row {its}", "no label is ignored")
+            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row {its}", "no label is ignored; one to leave",
+                                "plan --ignore-index of an attached loss, by ignore_index in a model's own")
     with pytest.raises(IndexError):
         step.expect_step_of_pytorch(np.where(labels == labels[0], CLASSES, labels), ignore_index=-1)
     step.expect_step_of_pytorch(labels, ignore_index=-1)

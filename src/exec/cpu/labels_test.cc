@@ -157,7 +157,8 @@ TEST(Labels, TheMessageNamesRowAndLabel) {
   EXPECT_EQ(
       message(op),
       "label 3 of row 3 of this op's 5, counted from 0, is none of the 3 classes, and no label "
-      "is ignored (ignore_index)");
+      "is ignored; one to leave out is said by plan --ignore-index of an attached loss, by "
+      "ignore_index in a model's own");
   op.desc.attrs["ignore_index"] = int64_t{-100};
   EXPECT_EQ(message(op),
             "label 3 of row 3 of this op's 5, counted from 0, is none of the 3 classes, nor -100, "
