@@ -252,6 +252,40 @@ runtime::Session open_session(const ir::Graph& step, const runtime::KernelFactor
   return std::move(*session);
 }
 
+// What a message says of the row: which one it is, of how many that the op has.
+struct RowOfOp {
+  size_t row = 0, rows = 0;
+  bool operator==(const RowOfOp&) const = default;
+};
+
+RowOfOp row_in(const std::string& message) {
+  RowOfOp found;
+  const size_t at = message.find("of row ");
+  EXPECT_TRUE(at != std::string::npos &&
+              std::sscanf(message.c_str() + at, "of row %zu of this op's %zu, counted from 0,",
+                          &found.row, &found.rows) == 2)
+      << message;
+  return found;
+}
+
+// Three messages for each row of the whole, one row after the other: parts, if there are any, lie
+// one behind the other and count from 0 each.
+void expect_rows_in_their_order(const std::vector<RowOfOp>& said, size_t rows, bool in_parts) {
+  ASSERT_EQ(said.size(), 3 * rows);
+  RowOfOp next = {0, said[0].rows};
+  size_t parts = 1;
+  for (size_t i = 0; i < said.size(); i += 3) {
+    if (next.row == next.rows) {
+      next = {0, said[i].rows};
+      ++parts;
+    }
+    for (size_t same = i; same < i + 3; ++same) EXPECT_EQ(said[same], next) << i / 3;
+    ++next.row;
+  }
+  EXPECT_EQ(next.row, next.rows);
+  EXPECT_EQ(parts, in_parts ? 3 : 1);
+}
+
 // Where no label is ignored, or some are and are counted: in all executors, in one part and many.
 TEST(IgnoredLabels, WhatIsNoClassIsRefusedInOnePartAndInMany) {
   const auto kernels = exec_cpu::make_cpu_kernels({.threads = 1});
@@ -271,6 +305,7 @@ TEST(IgnoredLabels, WhatIsNoClassIsRefusedInOnePartAndInMany) {
       runtime::Session session = open_session(graph, *kernels);
       ASSERT_TRUE(session.run());
       const std::vector<int64_t> right = labels.i;
+      std::vector<RowOfOp> said;
       for (size_t row = 0; row < right.size(); ++row)
         for (const int64_t label : {int64_t{-100}, int64_t{-1}, Words::kClasses}) {
           labels.i = right;
@@ -286,7 +321,9 @@ TEST(IgnoredLabels, WhatIsNoClassIsRefusedInOnePartAndInMany) {
           EXPECT_TRUE(message.starts_with("step 2 was refused, nothing has changed: op 'loss"));
           EXPECT_NE(message.find(fmt::format("label {} of row", label)), std::string::npos)
               << message;
+          said.push_back(row_in(message));
         }
+      expect_rows_in_their_order(said, right.size(), &graph == &graphs[2] && !ignores);
       ASSERT_TRUE(session.set("labels", std::as_bytes(std::span(right))));
       EXPECT_TRUE(session.run());
     }

@@ -47,7 +47,8 @@ LOWTIDE_API lowtide_status lowtide_session_set_seed(lowtide_session* session, ui
 // was there before the step is then as it was.
 LOWTIDE_API lowtide_status lowtide_session_run_if_finite(lowtide_session* session, const char* name,
                                                          int32_t* done);
-// The seconds of a step that changes nothing of what is there before it.
+// The seconds of a step that changes nothing of what is there before it. Results of the last step
+// are gone.
 LOWTIDE_API lowtide_status lowtide_session_rehearse(lowtide_session* session, double* seconds);
 
 #ifdef __cplusplus

@@ -4,6 +4,8 @@
 // probabilities. Everything else is written out: log-probabilities, the one of each label taken
 // (GatherElements), times minus the weight of its class, and reduced. A label that is ignored is
 // read as class 0 and given weight 0, so that no index leaves the table and nothing flows back.
+// Labels that are neither classes nor ignored are refused by CrossEntropy alone: written out, they
+// are indices like others, where negative ones count from the end, and what lies outside reads 0.
 // ONNX's mean divides by the sum of the weights, as PyTorch's does.
 #include <fmt/format.h>
 

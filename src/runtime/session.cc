@@ -564,6 +564,7 @@ Result<double> Session::rehearse() {
   LT_RETURN_IF_ERROR(check_whole_in_arena(s.plan, s.options.unplanned));
   LT_RETURN_IF_ERROR(s.check_inputs_given());
   LT_RETURN_IF_ERROR(s.bind_lent());
+  s.begin_step();  // results of the step before are overwritten, even by a part of this one
   double seconds = 0;
   for (const BoundStep& step : s.steps) {
     if (step.kind != plan::Step::Kind::kCompute) continue;

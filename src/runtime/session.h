@@ -83,7 +83,8 @@ class Session {
   // moves something to slow memory.
   Result<bool> run_if_finite(std::string_view value);
   // The seconds of one step that changes nothing that is resident: ops that would change it work
-  // on copies, whose making is not counted. Error: as run_if_finite; nothing has changed then.
+  // on copies, whose making is not counted. It leaves no results, and those of the step before are
+  // gone. Error: as run_if_finite; nothing that is resident has changed then.
   Result<double> rehearse();
   int64_t steps_run() const;
   // What moved in the last step, and how long the ops waited for it.

@@ -258,6 +258,27 @@ TEST(Session, ARefusalInAStepThatRunsWholeOrNotAtAllIsUndone) {
   EXPECT_EQ(floats(session.get("s"))[0], -1);
 }
 
+TEST(Session, ARehearsalLeavesNoResults) {
+  const auto dead = "value 'y' is not alive now: it is made by the next step";
+  for (const float first : {5.0f, -1.0f}) {  // done, or refused
+    SCOPED_TRACE(first);
+    Session session = open(picky_plan(true));
+    ASSERT_TRUE(session.set("x", as_bytes(ramp_from(3))));
+    ASSERT_TRUE(session.run());
+    const std::vector<float> p = floats(session.get("p"));
+    EXPECT_EQ(floats(session.get("y"))[0], 3);
+    ASSERT_TRUE(session.set("x", as_bytes(ramp_from(first))));
+    EXPECT_EQ(session.rehearse().has_value(), first >= 0);
+    EXPECT_EQ(session.get("y").error().message, dead);
+    EXPECT_EQ(floats(session.get("p")), p);
+    EXPECT_EQ(session.steps_run(), 1);
+    ASSERT_TRUE(session.set("x", as_bytes(ramp_from(4))));
+    ASSERT_TRUE(session.run());
+    EXPECT_EQ(floats(session.get("y"))[0], 4);
+    EXPECT_EQ(floats(session.get("p"))[0], p[0] - 4);
+  }
+}
+
 TEST(Session, ReadsExternalWeights) {
   const auto folder = std::filesystem::temp_directory_path() / "lowtide_session_test";
   std::filesystem::create_directories(folder);

@@ -1,6 +1,7 @@
 """A loss whose labels may be ignored, in parts of its rows, through the commands that a user has, against PyTorch: labels as they are fed,
 labels that the model moves by one word first (as language models do), and classes with weights; a loss of the model's own, or attached
-(--ignore-index). What is no class and not ignored is refused in one part and in many."""
+(--ignore-index). What is no class and not ignored is refused in one part and in many by the plain mean, the op CrossEntropy; a loss with
+weights, with another reduction or of log-probabilities is made of other ops, which refuse nothing, in one part and in many."""
 
 import functools
 import json
@@ -198,9 +199,12 @@ def test_an_attached_loss_takes_classes_alone_unless_it_is_told(options, tmp_pat
     step = Attached(tmp_path, *options)
     assert "LabelCount" not in step.kinds
     step.expect_step_of_pytorch(labels, ignore_index=-1)
+    parts = int(options[1]) if options[:1] == ["--split"] else None if options else 1
     for row in (0, 20):
         for bad in (-100, CLASSES):
-            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row ", "no label is ignored")
+            its = f"{row % (BATCH * WORDS // parts)} of this op's {BATCH * WORDS // parts}, counted from 0," if parts else ""
+            step.expect_refusal(np.where(np.arange(BATCH * WORDS) == row, bad, labels), f"label {bad} of row {its}", "no label is ignored; one to leave",
+                                "plan --ignore-index of an attached loss, by ignore_index in a model's own")
     with pytest.raises(IndexError):
         step.expect_step_of_pytorch(np.where(labels == labels[0], CLASSES, labels), ignore_index=-1)
     step.expect_step_of_pytorch(labels, ignore_index=-1)
@@ -219,6 +223,52 @@ def test_run_refuses_what_a_model_makes_of_its_labels(ignored, options, tmp_path
     for more in ([], ["--compare"]):
         expect_error(4, "step 1 was refused", "op 'loss", "label -1 of row ", f"none of the {CLASSES} classes",
                      arguments=["run", plan, "--seed", SEED, *more])
+
+
+WRITTEN_OUT = {
+    "weighted": f"by_class = Constant <value_floats: floats = {BY_CLASS}> ()  loss = SoftmaxCrossEntropyLoss (logits, labels, by_class)",
+    "sum": 'loss = SoftmaxCrossEntropyLoss <reduction: string = "sum"> (logits, labels)',
+    "none": 'each = SoftmaxCrossEntropyLoss <reduction: string = "none"> (logits, labels)  loss = ReduceMean <keepdims: int = 0> (each)',
+    "likelihood": "logs = LogSoftmax <axis: int = 1> (logits)  loss = NegativeLogLikelihoodLoss (logs, labels)",
+}
+
+
+def written_out_in_pytorch(loss, labels):
+    """Negative labels count from the end; what lies outside of the classes has log-probability and weight 0."""
+    w = torch.tensor(WEIGHTS).reshape(WIDE, CLASSES).double().requires_grad_()
+    logits = torch.tanh(torch.tensor(float_input(SEED, "x", (BATCH, WORDS, WIDE))).double()) @ w
+    labels = torch.tensor(np.where(labels < 0, labels + CLASSES, labels))
+    inside = (labels >= 0) & (labels < CLASSES)
+    place = labels.where(inside, 0)
+    each = -logits.reshape(-1, CLASSES).log_softmax(1).gather(1, place[:, None])[:, 0] * inside
+    by_class = torch.tensor(BY_CLASS).double()[place] * inside
+    total = (each * by_class).sum() / by_class.sum() if loss == "weighted" else each.sum() if loss == "sum" else each.mean()
+    total.backward()
+    return float(total.detach()), (w - 0.1 * w.grad).detach().numpy()
+
+
+@pytest.mark.parametrize("loss", WRITTEN_OUT)
+def test_losses_that_are_written_out_refuse_no_label(loss, tmp_path):
+    """As the ops that they are made of read indices (docs/ops.md). PyTorch refuses such labels."""
+    model, plan = write_scores(tmp_path, WRITTEN_OUT[loss], f", int64[{BATCH * WORDS}] labels"), tmp_path / "plan.lt"
+    x = np.ascontiguousarray(float_input(SEED, "x", (BATCH, WORDS, WIDE)), np.float32)
+    labels = np.ascontiguousarray(integer_input(SEED, "labels", (BATCH * WORDS,), CLASSES), np.int64)
+    labels[[1, 8, 14, 20, 23]] = [CLASSES, -1, -CLASSES - 1, 2**62, -100]
+    expected_loss, expected_w = written_out_in_pytorch(loss, labels)
+    for options in ([], ["--split", "4"]):
+        result = run(*step_of(model), *options, "-o", plan)
+        assert result.returncode == 0, result.stderr
+        kinds = [op["kind"] for op in json.loads(plan.read_text())["ops"]]
+        assert (kinds.count("LogSoftmaxGrad") > 1) == bool(options) and "CrossEntropy" not in kinds
+        session = sessions.Session(plans.Plan.load(plan), [], threads=1)
+        session.set("x", x.ctypes.data, x.nbytes)
+        session.set("labels", labels.ctypes.data, labels.nbytes)
+        session.run()
+        found_loss, found_w = np.empty((), np.float32), np.empty((WIDE, CLASSES), np.float32)
+        for name, found in (("loss", found_loss), ("w", found_w)):
+            session.get(name, found.ctypes.data, found.nbytes)
+        assert float(found_loss) == pytest.approx(expected_loss, rel=1e-5)
+        np.testing.assert_allclose(found_w, expected_w, atol=1e-6)
 
 
 class LanguageModel(torch.nn.Module):

@@ -216,6 +216,29 @@ def test_a_loss_that_is_not_finite_changes_nothing():
     assert torch.isfinite(step(batch)) and int(model.body[1].num_batches_tracked) == 2
 
 
+@pytest.mark.parametrize("checked", [False, "loss"])
+def test_a_step_that_makes_a_label_that_is_no_class_is_not_the_last(checked):
+    """What the step computes is not checked before it."""
+    def computed(model, batch):
+        return F.cross_entropy(model(batch[0]), (batch[1] * 1.0).long())
+
+    model, (x, labels) = small()
+    batch, bad = (x, labels.double()), (x + 1, labels.double() + 50)
+    other, mine, its = twin(model, OPTIMIZERS["adamw"])
+    step = lowtide.compile_step(model, computed, mine, batch, engine="native", **({"check_finite": checked} if checked else {}))
+    assert_follows(step, model, mine, other, its, computed, batch, steps=1)
+    norm, its_norm = model.body[1], other.body[1]
+    for _ in range(2):
+        before = norm.running_mean.clone()
+        with pytest.raises(lowtide.BadInput, match="label 5[0-3] of row 0 of this op's 8, counted from 0, is none of the 4 classes"):
+            step(bad)
+        assert torch.equal(norm.running_mean, before) == bool(checked)
+        its_norm.running_mean.copy_(norm.running_mean)
+        its_norm.running_var.copy_(norm.running_var)
+        assert_close(model, mine, other, its)  # all else is as before
+        assert_follows(step, model, mine, other, its, computed, batch, steps=2)
+
+
 def test_pytorch_sees_that_its_tensors_change():
     model, batch = small()
     step = lowtide.compile_step(model, entropy, OPTIMIZERS["sgd"](model.parameters()), batch, engine="native")

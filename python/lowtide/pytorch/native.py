@@ -10,9 +10,10 @@ batch is copied into the arena, results are copied out of it.
 Results are those of eager mode up to rounding, not bit for bit: other kernels, another order of sums. Dropout draws from
 a stream of its own, whose seed for each step comes from PyTorch's default generator: torch.manual_seed repeats a run.
 
-A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail, Ctrl-C waits,
-and with check_finite="loss" a loss that is not finite ends the step before the first update, buffers as before
-(lowtide_session_run_if_finite).
+A step is done or not begun: indices of the batch are checked before it (indices.py) and kernels do not fail but for labels
+that the step computes, Ctrl-C waits, and with check_finite="loss" a loss that is not finite, or has such a label,
+ends the step before the first update, buffers as before (lowtide_session_run_if_finite). Without it such a label ends
+the session where it is found; the tensors are the caller's, so the next step opens another.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import _library, cache
-from ..errors import BadInput, Infeasible, Limit, Unsupported, Usage
+from ..errors import BadInput, Error, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
@@ -285,9 +286,7 @@ class NativeStep(Step):
         with torch.no_grad(), interrupts_wait():
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
-            if not self._options.check_finite:
-                session.run()
-            elif not session.run_if_finite("loss"):
+            if not self._done(session, changed):
                 problem = FloatingPointError("the loss is not finite")
                 problem.add_note("lowtide: the model is as before the step")
                 raise problem
@@ -301,6 +300,18 @@ class NativeStep(Step):
         if not leaves or all(leaf is None for leaf in leaves):
             return outputs[0]
         return outputs[0], pytree.tree_unflatten(leaves, ready.exported.aux_spec)
+
+    def _done(self, session: Session, changed: list[torch.Tensor]) -> bool:
+        """Runs the step, or nothing if the loss is to be finite and is not."""
+        try:
+            if self._options.check_finite:
+                return session.run_if_finite("loss")
+            session.run()
+            return True
+        except Error:
+            torch.autograd.graph.increment_version(changed)  # some of them, perhaps
+            self.release()  # the session may be over; the next step opens another
+            raise
 
     @staticmethod
     def _kept_bytes(ready: _NativeReady, leaves: list[torch.Tensor]) -> int:

@@ -1,6 +1,7 @@
 // Labels of a loss: kernels refuse those that are neither classes nor ignored where the reference
 // executor does, whatever the op is of the whole (some of the classes, a count that is given, a
-// slice of the result). Run all the same, as to be timed alone, they stay within their operands.
+// slice of the result, classes before rows). LabelLogits, a part of such a loss, takes any: its
+// mean refuses. Run all the same, as to be timed alone, they stay within their operands.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -38,10 +39,10 @@ LabelOp label_op(const char* kind, plan::Attrs attrs, std::vector<TensorDesc> in
   return op;
 }
 
-std::vector<LabelOp> label_ops() {
-  const TensorDesc rows = of(DType::kF32, {kRows}), logits = of(DType::kF32, {kRows, kHere}),
-                   loss = of(DType::kF32, {}), labels = of(DType::kI64, {kRows}),
-                   count = of(DType::kI64, {}), more = of(DType::kF32, {kRows + 3, kHere});
+std::vector<LabelOp> label_ops(DType type) {
+  const TensorDesc rows = of(type, {kRows}), logits = of(type, {kRows, kHere}), loss = of(type, {}),
+                   labels = of(DType::kI64, {kRows}), count = of(DType::kI64, {}),
+                   more = of(type, {kRows + 3, kHere});
   const plan::Attrs along = {{"axis", int64_t{1}}}, all = {{"classes", kClasses}};
   plan::Attrs some = {{"axis", int64_t{1}}, {"classes", kClasses}, {"first_class", kFirst}};
   std::vector<LabelOp> made = {
@@ -55,6 +56,15 @@ std::vector<LabelOp> label_ops() {
   plan::Attrs slice = along;
   slice["into"] = std::vector<int64_t>{0, 1, 1 + kRows, 3 + kRows};
   made.push_back(label_op("CrossEntropyGrad", slice, {logits, labels, rows}, {more}));
+  // Classes before rows.
+  const TensorDesc columns = of(type, {2, kHere, kRows}), each = of(type, {2, kRows}),
+                   its = of(DType::kI64, {2, kRows});
+  made.push_back(label_op("CrossEntropy", along, {columns, its}, {loss, each}));
+  made.push_back(label_op("CrossEntropyGrad", along, {columns, its, each}, {columns}));
+  made.push_back(label_op("CrossEntropyGrad", some, {columns, its, each, count}, {columns}));
+  made.push_back(label_op("LabelLogits", some, {columns, its}, {each}));
+  made.push_back(label_op("LabelLogits", along, {logits, labels}, {rows}));
+  made.push_back(label_op("LabelLogits", some, {logits, labels, rows}, {rows}));  // added into
   return made;
 }
 
@@ -68,7 +78,7 @@ int64_t drawn_label(int64_t classes, Rng& rng) {
 
 ref::Tensor drawn(const TensorDesc& type, Rng& rng) {
   ref::Tensor tensor = ref::Tensor::zeros(type.dtype, type.dims);
-  for (double& number : tensor.f) number = static_cast<float>(rng.between(-8, 8)) / 4;
+  for (double& number : tensor.f) number = static_cast<double>(rng.between(-8, 8)) / 4;
   for (int64_t& number : tensor.i) number = kRows;  // a count
   return tensor;
 }
@@ -90,7 +100,10 @@ Guarded in_memory(const ref::Tensor& tensor) {
     std::memcpy(memory.data() + e * sizeof(int64_t), &tensor.i[e], sizeof(int64_t));
   for (size_t e = 0; e < tensor.f.size(); ++e) {
     const auto number = static_cast<float>(tensor.f[e]);
-    std::memcpy(memory.data() + e * sizeof(float), &number, sizeof(float));
+    if (tensor.dtype == DType::kF64)
+      std::memcpy(memory.data() + e * sizeof(double), &tensor.f[e], sizeof(double));
+    else
+      std::memcpy(memory.data() + e * sizeof(float), &number, sizeof(float));
   }
   return memory;
 }
@@ -100,9 +113,10 @@ TEST(Labels, AreRefusedWhereTheReferenceRefusesThem) {
   Rng rng(11);
   int accepted = 0, refused = 0;
   for (int draw = 0; draw < 600; ++draw) {
-    for (LabelOp op : label_ops()) {
+    for (LabelOp op : label_ops(draw % 2 == 0 ? DType::kF32 : DType::kF64)) {
       constexpr int64_t kIgnored[] = {-100, -1, 1};
-      if (rng.below(2) == 0) op.desc.attrs["ignore_index"] = kIgnored[rng.below(3)];
+      if (op.desc.kind != "LabelLogits" && rng.below(2) == 0)
+        op.desc.attrs["ignore_index"] = kIgnored[rng.below(3)];
       SCOPED_TRACE(print(op.desc));
       std::vector<std::optional<ref::Tensor>> values;
       for (const auto& input : op.desc.inputs) values.emplace_back(drawn(*input, rng));
@@ -139,13 +153,16 @@ TEST(Labels, TheMessageNamesRowAndLabel) {
     const auto kernel = factory->make(op.desc);
     return (*kernel)->accepts({.inputs = inputs, .outputs = {}, .context = {}}).error().message;
   };
-  LabelOp op = label_ops()[0];
-  EXPECT_EQ(message(op),
-            "label 3 of row 3 (of 0 to 4) is none of the 3 classes, and no label is ignored "
-            "(ignore_index)");
+  LabelOp op = label_ops(DType::kF32)[0];
+  EXPECT_EQ(
+      message(op),
+      "label 3 of row 3 of this op's 5, counted from 0, is none of the 3 classes, and no label "
+      "is ignored; one to leave out is said by plan --ignore-index of an attached loss, by "
+      "ignore_index in a model's own");
   op.desc.attrs["ignore_index"] = int64_t{-100};
   EXPECT_EQ(message(op),
-            "label 3 of row 3 (of 0 to 4) is none of the 3 classes, nor -100, which is ignored");
+            "label 3 of row 3 of this op's 5, counted from 0, is none of the 3 classes, nor -100, "
+            "which is ignored");
 }
 
 }  // namespace

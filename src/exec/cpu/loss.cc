@@ -36,6 +36,11 @@ struct Counted {
   }
 };
 
+// An op does not know whose loss it is.
+constexpr std::string_view kNoneIgnored =
+    ", and no label is ignored; one to leave out is said by plan --ignore-index of an attached "
+    "loss, by ignore_index in a model's own";
+
 // Refuses a label that is neither a class nor ignored.
 Status check_labels(const Counted& counts, const void* labels, int64_t lines) {
   const int64_t* all = static_cast<const int64_t*>(labels);
@@ -45,10 +50,10 @@ Status check_labels(const Counted& counts, const void* labels, int64_t lines) {
   if (bad == all + lines) return {};
   return error(
       ErrorCode::kInput,
-      fmt::format("label {} of row {} (of 0 to {}) is none of the {} classes{}", *bad, bad - all,
-                  lines - 1, counts.classes,
+      fmt::format("label {} of row {} of this op's {}, counted from 0, is none of the {} classes{}",
+                  *bad, bad - all, lines, counts.classes,
                   counts.ignore ? fmt::format(", nor {}, which is ignored", *counts.ignore)
-                                : std::string(", and no label is ignored (ignore_index)")));
+                                : std::string(kNoneIgnored)));
 }
 
 // Refuses by the labels of operand `which`, of so many lines.

@@ -358,7 +358,8 @@ TEST(Loss, RefusesLabelsThatAreNoClasses) {
   for (const std::string kind :
        {"CrossEntropy", "CrossEntropyGrad", "CrossEntropyMean", "LabelCount"}) {
     SCOPED_TRACE(kind);
-    const std::string none = kind + ": label -100 of row 2 is none of the 2 classes";
+    const std::string none =
+        kind + ": label -100 of row 2 of this op's 3, counted from 0, is none of the 2 classes";
     EXPECT_TRUE(refusal(kind, whole({3}, {0, 1, -100}), {}).starts_with(none));
     EXPECT_EQ(refusal(kind, whole({3}, {0, 1, -100}), ignores), "");
     for (const int64_t label : {int64_t{2}, int64_t{-1}, std::numeric_limits<int64_t>::max(),

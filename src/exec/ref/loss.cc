@@ -30,8 +30,10 @@ std::optional<int64_t> count_of(Call& call, const Tensor& labels, Ignored ignore
     if (label == ignored) continue;
     ++n;
     if (label >= 0 && label < classes) continue;
-    call.refused = fmt::format("label {} of row {} is none of the {} classes and is not ignored",
-                               label, line, classes);
+    call.refused = fmt::format(
+        "label {} of row {} of this op's {}, counted from 0, is none of the {} classes and is not "
+        "ignored",
+        label, line, labels.count(), classes);
     return std::nullopt;
   }
   return n;
