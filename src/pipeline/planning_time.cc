@@ -29,9 +29,12 @@ double Reserve::kept_back(const Limits& limits) const {
   return plan > 0 ? behind + kStopping * limits.max_seconds : 0;
 }
 
+// Of each limit by itself: one of them may be none, and a share of that is more than another has.
 OptimizeOptions PlanningTime::for_plan(OptimizeOptions options) const {
-  const double kept_back = reserve_.kept_back(options.schedule.remat.limits);
-  return after(std::move(options), seconds() + kept_back);
+  for (Limits* limits :
+       {&options.order.limits, &options.pack.limits, &options.schedule.remat.limits})
+    *limits = limits->after(seconds() + reserve_.kept_back(*limits));
+  return options;
 }
 
 OptimizeOptions PlanningTime::before_plan(OptimizeOptions options) const {

@@ -78,5 +78,15 @@ TEST(PlanningTime, LeavesSearchesWhatIsNotKeptBack) {
   EXPECT_TRUE(time.was_late());
 }
 
+// A share of a limit that is none is more than another one has.
+TEST(PlanningTime, KeepsBackOfEachLimitByItself) {
+  OptimizeOptions options;
+  options.pack.limits.max_seconds = 1000;
+  PlanningTime time;
+  time.note(made_in(10, 4, 2));
+  EXPECT_GT(time.for_plan(options).schedule.remat.limits.max_seconds, 9e8);
+  EXPECT_NEAR(time.for_plan(options).pack.limits.max_seconds, 1000, 60);
+}
+
 }  // namespace
 }  // namespace lowtide::pipeline
