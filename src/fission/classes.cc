@@ -149,8 +149,8 @@ class Classes {
 };
 
 // A class without the ops whose results all parts wait for before the first of them can run, and
-// those that these are made of: of parameters, given whole numbers (labels, words) and given floats
-// that are few (masks) alone, and few bytes all together.
+// those that these are made of: of parameters and given whole numbers alone (labels; words that are
+// few bytes), and few bytes all together.
 class Beforehand {
  public:
   Beforehand(const ir::Graph& graph, const AxisClass& axis_class)
@@ -175,7 +175,6 @@ class Beforehand {
  private:
   void add(ir::OpId awaited) {
     std::set<ir::OpId> found = whole_;
-    std::set<ir::ValueId> fed = fed_;
     std::vector<ir::OpId> open;
     int64_t bytes = whole_bytes_;
     const auto reach = [&](ir::OpId id) {
@@ -187,19 +186,17 @@ class Beforehand {
     while (!open.empty()) {
       const ir::OpId id = open.back();
       open.pop_back();
+      if (bytes > axis_class_.bytes / kBeforehand.few) return;
       for (const ir::ValueId input : graph_.op(id).inputs) {
         if (!input.valid()) continue;
         const ir::Value& value = graph_.value(input);
         if (value.producer.valid())
           reach(value.producer);
-        else if (value.initial.kind == ir::InitialValue::Kind::kFed && is_float(value.dtype) &&
-                 fed.insert(input).second)
-          bytes += ir::size_bytes(value).constant().value_or(axis_class_.bytes);
+        else if (value.initial.kind == ir::InitialValue::Kind::kFed && is_float(value.dtype))
+          return;
       }
-      if (bytes > axis_class_.bytes / kBeforehand.few) return;
     }
     whole_ = std::move(found);
-    fed_ = std::move(fed);
     whole_bytes_ = bytes;
   }
 
@@ -207,8 +204,7 @@ class Beforehand {
   const AxisClass& axis_class_;
   IdVector<ir::OpId, int64_t> bytes_;  // along the class; -1: not in it
   std::set<ir::OpId> whole_;
-  std::set<ir::ValueId> fed_;  // floats that these read
-  int64_t whole_bytes_ = 0;    // of both
+  int64_t whole_bytes_ = 0;
 };
 
 }  // namespace

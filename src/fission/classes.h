@@ -16,8 +16,8 @@
 //
 // Where parts wait for each other the step runs in passes (passes.h), and what lies between two of
 // them is there for all parts. So ops that all parts wait for before the first one runs, and that
-// are made of parameters and few given bytes alone (how many labels count, the weights of labels,
-// the sum of a mask), are in no class: they run whole, beforehand.
+// are made of given whole numbers and parameters alone and few bytes (how many labels count, the
+// weights of labels), are in no class: they run whole, beforehand.
 //
 // Tests: rules_test.cc, tests/parts_test.cc, tests/ignored_labels_test.cc.
 #pragma once

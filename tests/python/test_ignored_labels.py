@@ -96,7 +96,7 @@ def test_a_step_in_parts_of_its_rows_is_that_of_pytorch(labels, weighted, option
 
 @pytest.mark.parametrize("options", SPLITS)
 def test_a_loss_that_divides_by_the_sum_of_a_mask_is_that_of_pytorch(options, tmp_path):
-    """The mask is fed as floats. It is few bytes beside scores of many words, so its sum comes before all parts."""
+    """The mask is fed as floats, so parts wait for its sum."""
     wide, classes = 32, 200
     values = [round(((7 * k) % 23 - 11) / 40, 3) for k in range(wide * classes)]
     text = f"""g (float[{BATCH},{WORDS},{wide}] x, int64[{BATCH},{WORDS}] labels, float[{BATCH},{WORDS}] mask) => (float loss)
