@@ -26,13 +26,28 @@ bool overwrites(const ir::Graph& graph, ir::OpId id) {
   });
 }
 
-// Union-find over axes; a component knows which axis it has of each op.
+// Axes of ops, and which of them are one (union-find). A component has its members as a list, and
+// never two axes of one op.
 class Components {
  public:
-  size_t add(ir::OpId op, int axis) {
+  explicit Components(size_t ops) : nodes_of_(ops) {}
+
+  struct Node {
+    ir::OpId op;
+    int axis;
+    int64_t extent;
+    int64_t bytes = 0;
+    bool padded = false;
+  };
+  // The one that is there, or a new one.
+  size_t add(ir::OpId op, int axis, int64_t extent) {
+    for (const size_t node : nodes_of_[op])
+      if (nodes_[node].axis == axis) return node;
+    nodes_.push_back({op, axis, extent});
+    nodes_of_[op].push_back(parent_.size());
     parent_.push_back(parent_.size());
-    axis_of_.push_back({{op, axis}});
-    return parent_.size() - 1;
+    members_.push_back({parent_.back()});
+    return parent_.back();
   }
   size_t root(size_t node) {
     while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
@@ -42,110 +57,132 @@ class Components {
   void join(size_t one, size_t other) {
     one = root(one), other = root(other);
     if (one == other) return;
-    if (axis_of_[one].size() < axis_of_[other].size()) std::swap(one, other);
-    for (const auto& [op, axis] : axis_of_[other])
-      if (axis_of_[one].contains(op)) return;
-    axis_of_[one].merge(axis_of_[other]);
+    if (members_[one].size() < members_[other].size()) std::swap(one, other);
+    for (const size_t node : members_[other])
+      for (const size_t beside : nodes_of_[nodes_[node].op])
+        if (root(beside) == one) return;
+    members_[one].insert(members_[one].end(), members_[other].begin(), members_[other].end());
+    members_[other] = {};
     parent_[other] = one;
   }
-  const std::map<ir::OpId, int>& axes(size_t root) const { return axis_of_[root]; }
+
+  Node& operator[](size_t node) { return nodes_[node]; }
+  size_t size() const { return nodes_.size(); }
+  // Of a root.
+  const std::vector<size_t>& members(size_t root) const { return members_[root]; }
 
  private:
+  std::vector<Node> nodes_;
+  IdVector<ir::OpId, std::vector<size_t>> nodes_of_;
   std::vector<size_t> parent_;
-  std::vector<std::map<ir::OpId, int>> axis_of_;
+  std::vector<std::vector<size_t>> members_;
 };
 
 class Classes {
  public:
-  Classes(const ir::Graph& graph, AxisChoice choice)
-      : graph_(graph), also_coupled_(choice == AxisChoice::kCoupledToo) {}
-
-  Result<std::vector<AxisClass>> run() {
-    for (ir::OpId id : graph_.ops())
-      if (!overwrites(graph_, id)) LT_RETURN_IF_ERROR(add_op(id));
+  Classes(const ir::Graph& graph, const IdVector<ir::OpId, ops::AxisMap>& maps, AxisChoice choice)
+      : graph_(graph),
+        also_coupled_(choice == AxisChoice::kCoupledToo),
+        components_(graph.op_count()) {
+    for (const ir::OpId id : graph.ops()) add_op(id, maps[id]);
     join_through_values();
-    return classes();
   }
 
- private:
-  // An axis of an op that walks a dimension of a value.
-  struct Walk {
-    size_t node;
-    bool makes;
-  };
-
-  Status add_op(ir::OpId id) {
-    const ir::Op& op = graph_.op(id);
-    const ops::Instance instance = ops::instance_of(graph_, id);
-    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(instance));
-    for (const ops::AxisUse& use : map.uses) {
-      if (!may_be_member(map, use)) continue;
-      const auto& operands = use.is_output ? op.outputs : op.inputs;
-      const auto at = static_cast<size_t>(use.operand);
-      const auto extent = map.axes[static_cast<size_t>(use.axis)].extent.constant();
-      if (at >= operands.size() || !operands[at].valid() || !extent || *extent < 2) continue;
-      const auto [node, is_new] = node_.try_emplace({id, use.axis}, 0);
-      if (is_new) node->second = components_.add(id, use.axis);
-      extent_[{id, use.axis}] = *extent;
-      if (use.kind == ops::LinkKind::kWindow || use.kind == ops::LinkKind::kShift)
-        padded_.insert({id, use.axis});
-      walks_[{operands[at], use.dim}].push_back({node->second, use.is_output});
-      if (use.is_output)
-        bytes_[{id, use.axis}] += *ir::size_bytes(graph_.value(operands[at])).constant();
-    }
-    return {};
-  }
-
-  bool may_be_member(const ops::AxisMap& map, const ops::AxisUse& use) const {
-    if (!also_coupled_) return ops::can_split(map, use.axis) && walks_along(use);
-    return use.axis >= 0 && (walks_along(use) || use.kind == ops::LinkKind::kChosen);
-  }
-
-  void join_through_values() {
-    std::vector<std::tuple<int64_t, ir::ValueId, int>> by_bytes;
-    for (const auto& [dim, walks] : walks_)
-      by_bytes.emplace_back(-*ir::size_bytes(graph_.value(dim.first)).constant(), dim.first,
-                            dim.second);
-    std::sort(by_bytes.begin(), by_bytes.end());
-    for (const auto& [bytes, value, dim] : by_bytes) {
-      const std::vector<Walk>& walks = walks_.at({value, dim});
-      const auto maker =
-          std::find_if(walks.begin(), walks.end(), [](const Walk& walk) { return walk.makes; });
-      const Walk& first = maker == walks.end() ? walks.front() : *maker;
-      for (const Walk& walk : walks) components_.join(first.node, walk.node);
-    }
-  }
-
-  std::vector<AxisClass> classes() {
+  std::vector<AxisClass> made() {
+    std::vector<size_t> roots;
+    for (size_t node = 0; node < components_.size(); ++node)
+      if (components_.root(node) == node && components_.members(node).size() > 1)
+        roots.push_back(node);
+    const auto by_op = [this](size_t a, size_t b) { return axis_of(a) < axis_of(b); };
+    std::sort(roots.begin(), roots.end(), by_op);
     std::vector<AxisClass> all;
-    for (const auto& [axis, node] : node_) {
-      if (components_.root(node) != node || components_.axes(node).size() < 2) continue;
-      AxisClass& made = all.emplace_back();
-      for (const auto& member : components_.axes(node)) {
-        const auto found = bytes_.find(member);
-        const int64_t bytes = found == bytes_.end() ? 0 : found->second;
-        made.axes.push_back(
-            {member.first, member.second, extent_.at(member), bytes, padded_.contains(member)});
-        made.bytes += bytes;
-      }
-      made.least_extent =
-          std::min_element(made.axes.begin(), made.axes.end(), [](const auto& a, const auto& b) {
-            return a.extent < b.extent;
-          })->extent;
+    for (const size_t root : roots) {
+      std::vector<size_t> members = components_.members(root);
+      std::sort(members.begin(), members.end(), by_op);
+      all.push_back(class_of(members));
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
     return all;
   }
 
+ private:
+  // An axis of an op that walks a dimension of a value.
+  struct Walk {
+    ir::ValueId value;
+    int dim;
+    size_t node;
+    bool makes;
+  };
+
+  std::pair<ir::OpId, int> axis_of(size_t node) {
+    return {components_[node].op, components_[node].axis};
+  }
+
+  AxisClass class_of(const std::vector<size_t>& members) {
+    AxisClass made;
+    made.least_extent = std::numeric_limits<int64_t>::max();
+    for (const size_t member : members) {
+      const Components::Node& node = components_[member];
+      made.axes.push_back({node.op, node.axis, node.extent, node.bytes, node.padded});
+      made.bytes += node.bytes;
+      made.least_extent = std::min(made.least_extent, node.extent);
+    }
+    return made;
+  }
+
+  void add_op(ir::OpId id, const ops::AxisMap& map) {
+    const ir::Op& op = graph_.op(id);
+    for (const ops::AxisUse& use : map.uses) {
+      if (!may_be_member(map, use)) continue;
+      const auto& operands = use.is_output ? op.outputs : op.inputs;
+      const auto at = static_cast<size_t>(use.operand);
+      const auto extent = map.axes[static_cast<size_t>(use.axis)].extent.constant();
+      if (at >= operands.size() || !operands[at].valid() || !extent || *extent < 2) continue;
+      const size_t node = components_.add(id, use.axis, *extent);
+      if (use.kind == ops::LinkKind::kWindow || use.kind == ops::LinkKind::kShift)
+        components_[node].padded = true;
+      walks_.push_back({operands[at], use.dim, node, use.is_output});
+      if (use.is_output) components_[node].bytes += bytes_of(operands[at]);
+    }
+  }
+
+  bool may_be_member(const ops::AxisMap& map, const ops::AxisUse& use) const {
+    if (!also_coupled_) return walks_along(use) && ops::can_split(map, use.axis);
+    return use.axis >= 0 && (walks_along(use) || use.kind == ops::LinkKind::kChosen);
+  }
+
+  int64_t bytes_of(ir::ValueId value) const {
+    return *ir::size_bytes(graph_.value(value)).constant();
+  }
+
+  // Those who walk a dimension of a value are linked with who makes it, the largest values first.
+  void join_through_values() {
+    std::vector<std::tuple<int64_t, ir::ValueId, int, size_t>> by_bytes;
+    by_bytes.reserve(walks_.size());
+    ir::ValueId last;
+    int64_t bytes = 0;
+    for (size_t k = 0; k < walks_.size(); ++k) {
+      if (walks_[k].value != last) bytes = bytes_of(last = walks_[k].value);
+      by_bytes.emplace_back(-bytes, last, walks_[k].dim, k);
+    }
+    std::sort(by_bytes.begin(), by_bytes.end());
+    const auto walk = [&](size_t k) -> const Walk& { return walks_[std::get<3>(by_bytes[k])]; };
+    for (size_t begin = 0, end = 0; begin < by_bytes.size(); begin = end) {
+      size_t maker = by_bytes.size();
+      for (end = begin; end < by_bytes.size() && walk(end).value == walk(begin).value &&
+                        walk(end).dim == walk(begin).dim;
+           ++end)
+        if (walk(end).makes) maker = std::min(maker, end);
+      const size_t first = walk(maker < end ? maker : begin).node;
+      for (size_t k = begin; k < end; ++k) components_.join(first, walk(k).node);
+    }
+  }
+
   const ir::Graph& graph_;
   const bool also_coupled_;
   Components components_;
-  using Axis = std::pair<ir::OpId, int>;
-  std::map<Axis, size_t> node_;
-  std::map<Axis, int64_t> extent_, bytes_;
-  std::set<Axis> padded_;
-  std::map<std::pair<ir::ValueId, int>, std::vector<Walk>> walks_;  // by value and dimension
+  std::vector<Walk> walks_;
 };
 
 // A class without the ops whose results all parts wait for before the first of them can run, and
@@ -158,8 +195,7 @@ class Beforehand {
     for (const ClassAxis& axis : axis_class.axes) bytes_[axis.op] = axis.bytes;
   }
 
-  Result<AxisClass> run() {
-    LT_ASSIGN(const std::set<ir::OpId> all_awaited, awaited_of(graph_, axis_class_));
+  AxisClass without(const std::set<ir::OpId>& all_awaited) {
     for (const ir::OpId awaited : all_awaited) add(awaited);
     AxisClass left;
     left.least_extent = std::numeric_limits<int64_t>::max();
@@ -214,11 +250,22 @@ bool walks_along(const ops::AxisUse& use) {
          use.outermost;
 }
 
+Result<IdVector<ir::OpId, ops::AxisMap>> axis_maps(const ir::Graph& graph) {
+  IdVector<ir::OpId, ops::AxisMap> maps(graph.op_count());
+  for (const ir::OpId id : graph.ops()) {
+    if (overwrites(graph, id)) continue;
+    LT_ASSIGN(maps[id], ops::axis_map(ops::instance_of(graph, id)));
+  }
+  return maps;
+}
+
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph, AxisChoice choice) {
-  LT_ASSIGN(std::vector<AxisClass> classes, Classes(graph, choice).run());
+  LT_ASSIGN(const auto maps, axis_maps(graph));
+  std::vector<AxisClass> classes = Classes(graph, maps, choice).made();
   if (choice == AxisChoice::kCoupledToo) return classes;
   for (AxisClass& each : classes) {
-    LT_ASSIGN(each, Beforehand(graph, each).run());
+    const std::set<ir::OpId> awaited = awaited_of(graph, each, maps);
+    if (!awaited.empty()) each = Beforehand(graph, each).without(awaited);
   }
   std::stable_sort(classes.begin(), classes.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

@@ -55,6 +55,9 @@ struct AxisClass {
 // all of them at once (class_ends.h).
 enum class AxisChoice : uint8_t { kToCut, kCoupledToo };
 
+// By op, empty for those that overwrite something: they are in no class. Error: as ops::axis_map.
+Result<IdVector<ir::OpId, ops::AxisMap>> axis_maps(const ir::Graph& graph);
+
 // Those of two ops or more, the largest in bytes first. All dims must be constant. Ops that
 // overwrite something are in none (expand refuses them). Error: as ops::axis_map.
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph,

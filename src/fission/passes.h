@@ -16,16 +16,18 @@
 #include "base/result.h"
 #include "fission/classes.h"
 #include "ir/graph.h"
+#include "ops/op_table.h"
 
 namespace lowtide::fission {
 
 // Operands and results of which a part has its share and nothing of others', by number. A window
 // that overlaps those of other parts reads its operand whole, as expand makes the whole for it.
 struct Walked {
-  std::set<int> inputs, outputs;
+  std::vector<int> inputs, outputs;
+  bool reads(int input) const;
+  bool makes(int output) const;
 };
-// Error: as ops::axis_map.
-Result<Walked> walked_along(const ir::Graph& graph, const ClassAxis& axis);
+Walked walked_along(const ops::AxisMap& map, int axis);
 
 struct Passes {
   int count = 1;
@@ -39,7 +41,8 @@ struct Passes {
 Result<Passes> passes_of(const ir::Graph& graph, const AxisClass& axis_class);
 
 // Ops of the class, views too, all parts of which some op waits for. Only those and their readers
-// are looked at: a step has hundreds of classes.
-Result<std::set<ir::OpId>> awaited_of(const ir::Graph& graph, const AxisClass& axis_class);
+// are looked at: a step has hundreds of classes. `maps`: of the class's ops at least.
+std::set<ir::OpId> awaited_of(const ir::Graph& graph, const AxisClass& axis_class,
+                              const IdVector<ir::OpId, ops::AxisMap>& maps);
 
 }  // namespace lowtide::fission

@@ -94,7 +94,8 @@ Status Scale::find_touches(const AxisClass& axis_class, std::span<const ViewInPa
     const ir::Op& op = graph_.op(id);
     Walked walked;
     if (axis_of[id] >= 0) {
-      LT_ASSIGN(walked, walked_along(graph_, {.op = id, .axis = axis_of[id]}));
+      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph_, id)));
+      walked = walked_along(map, axis_of[id]);
     }
     const auto touch = [&](ir::ValueId value, bool walks) {
       if (!value.valid()) return;
@@ -102,9 +103,9 @@ Status Scale::find_touches(const AxisClass& axis_class, std::span<const ViewInPa
       if (found != value_of.end()) touches_[found->second].push_back({id, walks});
     };
     for (size_t i = 0; i < op.inputs.size(); ++i)
-      touch(op.inputs[i], walked.inputs.contains(static_cast<int>(i)));
+      touch(op.inputs[i], walked.reads(static_cast<int>(i)));
     for (size_t o = 0; o < op.outputs.size(); ++o) {
-      const bool walks = walked.outputs.contains(static_cast<int>(o));
+      const bool walks = walked.makes(static_cast<int>(o));
       touch(op.outputs[o], walks);
       const auto found = value_of.find(graph_.value(op.outputs[o]).storage);
       if (axis_of[id] >= 0 && !walks && found != value_of.end())

@@ -339,12 +339,13 @@ TEST(Passes, BeginWhereAllPartsAreNeeded) {
   EXPECT_EQ(passes.waits_for[OpId(2)], (std::vector{OpId(1)}));
   EXPECT_EQ(passes.waits_for[OpId(3)], (std::vector{OpId(1), OpId(2)}));
   EXPECT_TRUE(passes.waits_for[OpId(4)].empty());
-  EXPECT_EQ(*awaited_of(step.graph, samples), (std::set{OpId(1), OpId(2)}));
+  EXPECT_EQ(awaited_of(step.graph, samples, axis_maps(step.graph).value()),
+            (std::set{OpId(1), OpId(2)}));
 }
 
 TEST(Passes, AreOneWhereNothingWaits) {
   const SumStep step;
-  EXPECT_TRUE(awaited_of(step.graph, step.largest())->empty());
+  EXPECT_TRUE(awaited_of(step.graph, step.largest(), axis_maps(step.graph).value()).empty());
   EXPECT_EQ(passes_of(step.graph, step.largest())->count, 1);  // sums are only handed out
 }
 
@@ -367,7 +368,7 @@ TEST(Passes, GoThroughViewsAndOpsOutsideButNotThroughAccumulators) {
   EXPECT_TRUE(passes.waits_for[OpId(1)].empty());
   EXPECT_EQ(passes.of[OpId(5)], 1);
   EXPECT_EQ(passes.waits_for[OpId(5)], (std::vector{OpId(1)}));
-  EXPECT_EQ(*awaited_of(net.graph, samples), std::set{OpId(1)});
+  EXPECT_EQ(awaited_of(net.graph, samples, axis_maps(net.graph).value()), std::set{OpId(1)});
 }
 
 // Rows of an image: a kernel of one row, or one that moves on by its own size, takes its part's

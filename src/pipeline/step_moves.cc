@@ -1,6 +1,7 @@
 #include "pipeline/step_moves.h"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -126,8 +127,9 @@ Result<StepMoves> step_moves(const ir::Graph& forward, const ir::Graph& step,
       moves.moves.push_back({.cuts = {std::move(rule)}});
     LT_RETURN_IF_ERROR(add_freed_moves(step, options, moves.moves));
   }
-  moves.step = [&forward, &options](const Candidate& candidate) -> Result<MovedStep> {
-    LT_ASSIGN(ir::Graph moved, step_to_cut(forward, with(options, candidate)));
+  const auto steps = std::make_shared<StepsToCut>(forward);
+  moves.step = [steps, &options](const Candidate& candidate) -> Result<MovedStep> {
+    LT_ASSIGN(ir::Graph moved, steps->step(with(options, candidate)));
     if (candidate.cuts.empty()) return MovedStep{std::move(moved)};
     return parted_step(moved, candidate.cuts);
   };

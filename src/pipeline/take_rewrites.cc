@@ -1,7 +1,9 @@
 #include "pipeline/take_rewrites.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -70,23 +72,52 @@ std::vector<std::string> all_rewrites() {
   return names;
 }
 
+namespace {
+
+bool is_of(const Rewrite& rewrite, RewriteStage stage) {
+  return stage == RewriteStage::kForward ? rewrite.on_forward : rewrite.on_step;
+}
+
+// Options must stay.
+class Passes {
+ public:
+  explicit Passes(const OptimizeOptions& options)
+      : options_(options), estimator_(options.device, options.costs ? &*options.costs : nullptr) {
+    context_.alignment_bytes = options.device.alignment_bytes;
+    context_.in_parts = !options.split.whole();
+    context_.has_cuts = !options.cuts.empty();
+    context_.query_blocks = options.query_blocks;
+    context_.seconds = [this](const plan::OpDesc& op) -> Result<double> {
+      LT_ASSIGN(const cost::Estimate estimate, estimator_.estimate(op));
+      return estimate.seconds;
+    };
+  }
+  Passes(const Passes&) = delete;  // a part of it refers to it
+  Passes& operator=(const Passes&) = delete;
+
+  bool runs(const Rewrite& rewrite, RewriteStage stage) const {
+    return is_of(rewrite, stage) && rewrite::is_chosen(rewrite, options_.rewrites, context_);
+  }
+  Result<rewrite::RewriteResult> run(const Rewrite& rewrite, RewriteStage stage,
+                                     const ir::Graph& graph) const {
+    return rewrite::run(rewrite, stage, graph, context_);
+  }
+
+ private:
+  const OptimizeOptions& options_;
+  const cost::Estimator estimator_;
+  rewrite::RewriteContext context_;
+};
+
+}  // namespace
+
 Status take_rewrites(ir::Graph& graph, RewriteStage stage, const OptimizeOptions& options,
                      std::vector<RewriteWorth>& worth) {
   LT_RETURN_IF_ERROR(rewrite::check(options.rewrites));
-  const cost::Estimator estimator(options.device, options.costs ? &*options.costs : nullptr);
-  rewrite::RewriteContext context;
-  context.alignment_bytes = options.device.alignment_bytes;
-  context.in_parts = !options.split.whole();
-  context.has_cuts = !options.cuts.empty();
-  context.query_blocks = options.query_blocks;
-  context.seconds = [&estimator](const plan::OpDesc& op) -> Result<double> {
-    LT_ASSIGN(const cost::Estimate estimate, estimator.estimate(op));
-    return estimate.seconds;
-  };
+  const Passes passes(options);
   for (const Rewrite& rewrite : rewrite::rewrites()) {
-    if (!(stage == RewriteStage::kForward ? rewrite.on_forward : rewrite.on_step)) continue;
-    if (!rewrite::is_chosen(rewrite, options.rewrites, context)) continue;
-    LT_ASSIGN(rewrite::RewriteResult result, rewrite::run(rewrite, stage, graph, context));
+    if (!passes.runs(rewrite, stage)) continue;
+    LT_ASSIGN(rewrite::RewriteResult result, passes.run(rewrite, stage, graph));
     if (result.ops == 0) continue;
     LT_ASSIGN(RewriteWorth found, worth_of(rewrite, graph, result, options));
     add(worth, std::move(found));
@@ -112,9 +143,71 @@ Result<ir::Graph> rewritten_step(const ir::Graph& forward, OptimizeOptions optio
 
 }  // namespace
 
+namespace {
+
+// Ops of all graphs that are kept: about as many as those of the steps that a search looks at.
+constexpr size_t kMostKeptOps = 100'000;
+
+}  // namespace
+
+// A graph, and what passes that have run on it made of it.
+struct StepsToCut::Known {
+  ir::Graph graph;
+  // By pass and its number of blocks, if it asks for that: none where it changed nothing.
+  std::map<std::pair<size_t, int64_t>, std::shared_ptr<Known>> next = {};
+};
+
+StepsToCut::StepsToCut(const ir::Graph& forward) : forward_(new Known{forward}) {}
+StepsToCut::~StepsToCut() = default;
+
+// The pass, if nobody has run it on this graph.
+template <class Run>
+Result<std::shared_ptr<StepsToCut::Known>> StepsToCut::after(const std::shared_ptr<Known>& before,
+                                                             size_t pass, int64_t blocks,
+                                                             const Run& run) {
+  const std::pair key(pass, blocks);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = before->next.find(key);
+    if (known != before->next.end()) return known->second ? known->second : before;
+  }
+  LT_ASSIGN(std::optional<ir::Graph> made, run(before->graph));
+  auto next = made ? std::make_shared<Known>(Known{*std::move(made)}) : nullptr;
+  const std::lock_guard lock(mutex_);
+  const size_t more = next ? next->graph.op_count() : 0;
+  if (kept_ops_ + more <= kMostKeptOps && before->next.try_emplace(key, next).second)
+    kept_ops_ += more;
+  return next ? next : before;
+}
+
+Result<ir::Graph> StepsToCut::step(OptimizeOptions options) {
+  LT_RETURN_IF_ERROR(rewrite::check(options.rewrites));
+  options.split = {.parts = 0};
+  const Passes passes(options);
+  std::shared_ptr<Known> at = forward_;
+  size_t pass = 0;
+  for (const RewriteStage stage : {RewriteStage::kForward, RewriteStage::kStep}) {
+    if (stage == RewriteStage::kStep && options.training) {
+      const auto train = [&](const ir::Graph& graph) -> Result<std::optional<ir::Graph>> {
+        return autodiff::make_training_graph(graph, *options.training);
+      };
+      LT_ASSIGN(at, after(at, 0, 0, train));
+    }
+    for (const Rewrite& rewrite : rewrite::rewrites()) {
+      ++pass;
+      if (!passes.runs(rewrite, stage)) continue;
+      const auto run = [&](const ir::Graph& graph) -> Result<std::optional<ir::Graph>> {
+        LT_ASSIGN(rewrite::RewriteResult result, passes.run(rewrite, stage, graph));
+        return result.ops > 0 ? std::optional(std::move(result.graph)) : std::nullopt;
+      };
+      LT_ASSIGN(at, after(at, pass, rewrite.in_blocks ? options.query_blocks : 0, run));
+    }
+  }
+  return at->graph;
+}
+
 Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options) {
-  std::vector<RewriteWorth> worth;
-  return rewritten_step(forward, std::move(options), worth);
+  return StepsToCut(forward).step(std::move(options));
 }
 
 namespace {

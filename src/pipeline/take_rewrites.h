@@ -3,6 +3,10 @@
 // Tests: take_rewrites_test.cc.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,6 +27,30 @@ Status take_rewrites(ir::Graph& graph, rewrite::RewriteStage stage, const Optimi
 // The step as options that split it would cut it: the gradients, and all rewrites of both stages.
 // Errors of those.
 Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options);
+
+// The same of one forward graph again and again, with other rewrites and numbers of blocks: a pass
+// that has run on a graph does not run on it again. So choices share what they begin with, and what
+// changes nothing costs nothing. Any thread may ask; what is kept changes no answer.
+class StepsToCut {
+ public:
+  explicit StepsToCut(const ir::Graph& forward);
+  ~StepsToCut();
+  StepsToCut(const StepsToCut&) = delete;
+  StepsToCut& operator=(const StepsToCut&) = delete;
+
+  // But for rewrites, blocks and cuts all options are the same each time.
+  Result<ir::Graph> step(OptimizeOptions options);
+
+ private:
+  struct Known;
+  template <class Run>
+  Result<std::shared_ptr<Known>> after(const std::shared_ptr<Known>& before, size_t pass,
+                                       int64_t blocks, const Run& run);
+
+  std::shared_ptr<Known> forward_;
+  std::mutex mutex_;
+  size_t kept_ops_ = 0;
+};
 
 // The names of all, sorted.
 std::vector<std::string> all_rewrites();

@@ -1,6 +1,8 @@
 #include "rewrite/batch_norm.h"
 
+#include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,11 @@ namespace {
 
 using ir::OpId;
 using ir::ValueId;
+
+constexpr std::string_view kForward = "BatchNormTrain", kBackward = "BatchNormGrad";
+bool is_norm(const ir::Op& op) {
+  return op.kind == kForward || op.kind == kBackward;
+}
 
 // Elements of x per channel.
 std::optional<int64_t> elements_of_channel(const ir::Value& x) {
@@ -29,10 +36,9 @@ class InPasses {
     BatchNormReport report;
     for (OpId id : old_.ops()) {
       const ir::Op& op = old_.op(id);
-      const bool trains = op.kind == "BatchNormTrain", is_gradient = op.kind == "BatchNormGrad";
-      const auto count = trains || is_gradient
-                             ? elements_of_channel(old_.value(op.inputs[is_gradient ? 1 : 0]))
-                             : std::nullopt;
+      const bool trains = op.kind == kForward;
+      const auto count =
+          is_norm(op) ? elements_of_channel(old_.value(op.inputs[trains ? 0 : 1])) : std::nullopt;
       if (!count) {
         LT_RETURN_IF_ERROR(made_.keep(id));
         continue;
@@ -76,7 +82,10 @@ class InPasses {
 }  // namespace
 
 Result<BatchNormReport> norm_in_passes(const ir::Graph& graph) {
-  return InPasses(graph).run();
+  const auto ids = graph.ops();
+  const bool has_norms =
+      std::any_of(ids.begin(), ids.end(), [&](OpId id) { return is_norm(graph.op(id)); });
+  return has_norms ? InPasses(graph).run() : BatchNormReport{graph};
 }
 
 }  // namespace lowtide::rewrite

@@ -1,5 +1,6 @@
 #include "rewrite/label_counts.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -83,7 +84,10 @@ class LabelCounter {
 }  // namespace
 
 Result<LabelCountsReport> count_labels_first(const ir::Graph& graph) {
-  return LabelCounter(graph).run();
+  const auto ids = graph.ops();
+  const bool has_counting = std::any_of(
+      ids.begin(), ids.end(), [&](OpId id) { return counting_of(graph, id).has_value(); });
+  return has_counting ? LabelCounter(graph).run() : LabelCountsReport{graph};
 }
 
 }  // namespace lowtide::rewrite
