@@ -26,56 +26,69 @@ bool overwrites(const ir::Graph& graph, ir::OpId id) {
   });
 }
 
-// Axes of ops, and which of them are one (union-find). A component has its members as a list, and
+// Axes of ops, and which of them are one (union-find). A component has its members as a ring, and
 // never two axes of one op.
 class Components {
  public:
-  explicit Components(size_t ops) : nodes_of_(ops) {}
-
   struct Node {
     ir::OpId op;
-    int axis;
-    int64_t extent;
-    int64_t bytes = 0;
+    int axis = 0;
+    int64_t extent = 0, bytes = 0;
     bool padded = false;
+    size_t parent = 0, next = 0, members = 1;  // members: of a root
   };
+
+  explicit Components(size_t ops) : first_of_(ops, 0) {}
+
+  // Nodes that are added from here on are of this op, each op once.
+  void begin(ir::OpId op) { first_of_[op] = nodes_.size(); }
   // The one that is there, or a new one.
   size_t add(ir::OpId op, int axis, int64_t extent) {
-    for (const size_t node : nodes_of_[op])
+    for (size_t node = first_of_[op]; node < nodes_.size(); ++node)
       if (nodes_[node].axis == axis) return node;
-    nodes_.push_back({op, axis, extent});
-    nodes_of_[op].push_back(parent_.size());
-    parent_.push_back(parent_.size());
-    members_.push_back({parent_.back()});
-    return parent_.back();
+    const size_t node = nodes_.size();
+    nodes_.push_back({.op = op, .axis = axis, .extent = extent, .parent = node, .next = node});
+    return node;
   }
   size_t root(size_t node) {
-    while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
+    while (nodes_[node].parent != node)
+      node = nodes_[node].parent = nodes_[nodes_[node].parent].parent;
     return node;
   }
   // Unless an op would have two axes in one.
   void join(size_t one, size_t other) {
     one = root(one), other = root(other);
     if (one == other) return;
-    if (members_[one].size() < members_[other].size()) std::swap(one, other);
-    for (const size_t node : members_[other])
-      for (const size_t beside : nodes_of_[nodes_[node].op])
-        if (root(beside) == one) return;
-    members_[one].insert(members_[one].end(), members_[other].begin(), members_[other].end());
-    members_[other] = {};
-    parent_[other] = one;
+    if (nodes_[one].members < nodes_[other].members) std::swap(one, other);
+    size_t node = other;
+    do {
+      if (has_axis_of(one, nodes_[node].op)) return;
+      node = nodes_[node].next;
+    } while (node != other);
+    std::swap(nodes_[one].next, nodes_[other].next);
+    nodes_[one].members += nodes_[other].members;
+    nodes_[other].parent = one;
   }
 
   Node& operator[](size_t node) { return nodes_[node]; }
   size_t size() const { return nodes_.size(); }
   // Of a root.
-  const std::vector<size_t>& members(size_t root) const { return members_[root]; }
+  std::vector<size_t> members(size_t root) const {
+    std::vector<size_t> all = {root};
+    for (size_t node = nodes_[root].next; node != root; node = nodes_[node].next)
+      all.push_back(node);
+    return all;
+  }
 
  private:
+  bool has_axis_of(size_t component, ir::OpId op) {
+    for (size_t node = first_of_[op]; node < nodes_.size() && nodes_[node].op == op; ++node)
+      if (root(node) == component) return true;
+    return false;
+  }
+
   std::vector<Node> nodes_;
-  IdVector<ir::OpId, std::vector<size_t>> nodes_of_;
-  std::vector<size_t> parent_;
-  std::vector<std::vector<size_t>> members_;
+  IdVector<ir::OpId, size_t> first_of_;
 };
 
 class Classes {
@@ -91,8 +104,7 @@ class Classes {
   std::vector<AxisClass> made() {
     std::vector<size_t> roots;
     for (size_t node = 0; node < components_.size(); ++node)
-      if (components_.root(node) == node && components_.members(node).size() > 1)
-        roots.push_back(node);
+      if (components_.root(node) == node && components_[node].members > 1) roots.push_back(node);
     const auto by_op = [this](size_t a, size_t b) { return axis_of(a) < axis_of(b); };
     std::sort(roots.begin(), roots.end(), by_op);
     std::vector<AxisClass> all;
@@ -133,6 +145,7 @@ class Classes {
 
   void add_op(ir::OpId id, const ops::AxisMap& map) {
     const ir::Op& op = graph_.op(id);
+    components_.begin(id);
     for (const ops::AxisUse& use : map.uses) {
       if (!may_be_member(map, use)) continue;
       const auto& operands = use.is_output ? op.outputs : op.inputs;

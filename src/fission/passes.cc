@@ -11,32 +11,16 @@ namespace {
 using ir::OpId;
 using ir::ValueId;
 
-// A class's ops by number, and what a part of each has of its operands and results.
-class Members {
- public:
-  Members(const ir::Graph& graph, const AxisClass& axis_class)
-      : at_(graph.op_count(), -1), walked_(axis_class.axes.size()) {
-    for (size_t k = 0; k < axis_class.axes.size(); ++k)
-      at_[axis_class.axes[k].op] = static_cast<int>(k);
-  }
-
-  bool contains(OpId op) const { return at_[op] >= 0; }
-  Walked& walked(OpId op) { return walked_[static_cast<size_t>(at_[op])]; }
-  const Walked& walked(OpId op) const { return walked_[static_cast<size_t>(at_[op])]; }
-
- private:
-  IdVector<OpId, int> at_;  // -1: not in the class
-  std::vector<Walked> walked_;
-};
-
 class PassFinder {
  public:
-  PassFinder(const ir::Graph& graph, const AxisClass& axis_class)
-      : graph_(graph), class_(axis_class), members_(graph, axis_class) {}
+  // `maps`: of the class's ops at least; they must stay.
+  PassFinder(const ir::Graph& graph, const AxisClass& axis_class,
+             const IdVector<OpId, ops::AxisMap>& maps)
+      : graph_(graph), class_(axis_class), maps_(maps), axis_of_(graph.op_count(), -1) {
+    for (const ClassAxis& axis : axis_class.axes) axis_of_[axis.op] = axis.axis;
+  }
 
-  std::set<OpId> awaited(const IdVector<OpId, ops::AxisMap>& maps) {
-    for (const ClassAxis& axis : class_.axes)
-      members_.walked(axis.op) = walked_along(maps[axis.op], axis.axis);
+  std::set<OpId> awaited() const {
     std::set<OpId> found;
     for (const ClassAxis& axis : class_.axes)
       for (const ValueId output : graph_.op(axis.op).outputs)
@@ -45,30 +29,31 @@ class PassFinder {
     return found;
   }
 
-  Result<Passes> run() {
-    for (const ClassAxis& axis : class_.axes) {
-      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph_, axis.op)));
-      members_.walked(axis.op) = walked_along(map, axis.axis);
-    }
+  Passes run() {
     made_.of = IdVector<OpId, int>(graph_.op_count(), 0);
     made_.waits_for = IdVector<OpId, std::vector<OpId>>(graph_.op_count());
     for (const OpId id : graph_.ops()) {
       add(id);
-      if (members_.contains(id)) made_.count = std::max(made_.count, made_.of[id] + 1);
+      if (in_class(id)) made_.count = std::max(made_.count, made_.of[id] + 1);
     }
     return std::move(made_);
   }
 
  private:
+  bool in_class(OpId id) const { return axis_of_[id] >= 0; }
+  bool has_share(OpId id, int operand, bool is_output) const {
+    return has_share_of(maps_[id], axis_of_[id], operand, is_output);
+  }
+
   // Whether the op, which reads the operand, can only run behind all parts of its maker: it is in
   // the class, and neither passes its parts on nor adds up what others add to.
   bool waits_for_maker(OpId id, size_t operand) const {
     const ValueId value = graph_.op(id).inputs[operand];
     const OpId maker = graph_.value(value).producer;
     const int input = static_cast<int>(operand);
-    if (!members_.contains(maker)) return false;
-    if (members_.contains(id) && members_.walked(id).reads(input) &&
-        members_.walked(maker).makes(output_of(maker, value)))
+    if (!in_class(maker)) return false;
+    if (in_class(id) && has_share(id, input, /*is_output=*/false) &&
+        has_share(maker, output_of(maker, value), /*is_output=*/true))
       return false;
     const auto accumulators = ops::accumulators(ops::instance_of(graph_, id));
     return std::none_of(accumulators.begin(), accumulators.end(),
@@ -89,7 +74,7 @@ class PassFinder {
       const bool waits = waits_for_maker(id, i);
       made_.of[id] = std::max(made_.of[id], made_.of[maker] + (waits ? 1 : 0));
       if (waits) wait(id, is_view(maker) ? makers_behind(maker) : std::vector{maker});
-      if (is_view(maker) || !members_.contains(maker)) wait(id, made_.waits_for[maker]);
+      if (is_view(maker) || !in_class(maker)) wait(id, made_.waits_for[maker]);
     }
   }
 
@@ -113,12 +98,13 @@ class PassFinder {
     ValueId value = graph_.op(view).outputs[0];
     while (graph_.value(value).alias == ir::Alias::kView) value = graph_.value(value).base;
     const OpId maker = graph_.value(value).producer;
-    return maker.valid() && members_.contains(maker) ? std::vector{maker} : std::vector<OpId>{};
+    return maker.valid() && in_class(maker) ? std::vector{maker} : std::vector<OpId>{};
   }
 
   const ir::Graph& graph_;
   const AxisClass& class_;
-  Members members_;
+  const IdVector<OpId, ops::AxisMap>& maps_;
+  IdVector<OpId, int> axis_of_;  // -1: not in the class
   Passes made_;
 };
 
@@ -135,39 +121,28 @@ bool reaches_beyond(const ops::AxisUse& use) {
 
 }  // namespace
 
-bool Walked::reads(int input) const {
-  return std::binary_search(inputs.begin(), inputs.end(), input);
-}
-
-bool Walked::makes(int output) const {
-  return std::binary_search(outputs.begin(), outputs.end(), output);
-}
-
-Walked walked_along(const ops::AxisMap& map, int axis) {
-  Walked walked, beyond;
+bool has_share_of(const ops::AxisMap& map, int axis, int operand, bool is_output) {
+  bool walks = false;
   for (const ops::AxisUse& use : map.uses) {
-    if (use.axis != axis || !walks_along(use)) continue;
-    (use.is_output ? walked.outputs : walked.inputs).push_back(use.operand);
-    if (reaches_beyond(use))
-      (use.is_output ? beyond.outputs : beyond.inputs).push_back(use.operand);
+    if (use.axis != axis || use.operand != operand || use.is_output != is_output) continue;
+    if (!walks_along(use)) continue;
+    if (reaches_beyond(use)) return false;
+    walks = true;
   }
-  const auto settle = [](std::vector<int>& all, const std::vector<int>& left_out) {
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    for (const int one : left_out) all.erase(std::remove(all.begin(), all.end(), one), all.end());
-  };
-  settle(walked.inputs, beyond.inputs);
-  settle(walked.outputs, beyond.outputs);
-  return walked;
+  return walks;
 }
 
 Result<Passes> passes_of(const ir::Graph& graph, const AxisClass& axis_class) {
-  return PassFinder(graph, axis_class).run();
+  IdVector<OpId, ops::AxisMap> maps(graph.op_count());
+  for (const ClassAxis& axis : axis_class.axes) {
+    LT_ASSIGN(maps[axis.op], ops::axis_map(ops::instance_of(graph, axis.op)));
+  }
+  return PassFinder(graph, axis_class, maps).run();
 }
 
 std::set<OpId> awaited_of(const ir::Graph& graph, const AxisClass& axis_class,
                           const IdVector<OpId, ops::AxisMap>& maps) {
-  return PassFinder(graph, axis_class).awaited(maps);
+  return PassFinder(graph, axis_class, maps).awaited();
 }
 
 }  // namespace lowtide::fission

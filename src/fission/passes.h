@@ -20,14 +20,10 @@
 
 namespace lowtide::fission {
 
-// Operands and results of which a part has its share and nothing of others', by number. A window
-// that overlaps those of other parts reads its operand whole, as expand makes the whole for it.
-struct Walked {
-  std::vector<int> inputs, outputs;
-  bool reads(int input) const;
-  bool makes(int output) const;
-};
-Walked walked_along(const ops::AxisMap& map, int axis);
+// Whether a part of the axis has its share of an operand or result, by number, and nothing of
+// others'. A window that overlaps those of other parts reads its operand whole, as expand makes the
+// whole for it.
+bool has_share_of(const ops::AxisMap& map, int axis, int operand, bool is_output);
 
 struct Passes {
   int count = 1;

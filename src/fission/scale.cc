@@ -92,23 +92,25 @@ Status Scale::find_touches(const AxisClass& axis_class, std::span<const ViewInPa
   for (const ClassAxis& axis : axis_class.axes) axis_of[axis.op] = axis.axis;
   for (const OpId id : graph_.ops()) {
     const ir::Op& op = graph_.op(id);
-    Walked walked;
+    ops::AxisMap map;
     if (axis_of[id] >= 0) {
-      LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph_, id)));
-      walked = walked_along(map, axis_of[id]);
+      LT_ASSIGN(map, ops::axis_map(ops::instance_of(graph_, id)));
     }
-    const auto touch = [&](ir::ValueId value, bool walks) {
+    const auto walks = [&](size_t operand, bool is_output) {
+      return has_share_of(map, axis_of[id], static_cast<int>(operand), is_output);
+    };
+    const auto touch = [&](ir::ValueId value, bool along) {
       if (!value.valid()) return;
       const auto found = value_of.find(graph_.value(value).storage);
-      if (found != value_of.end()) touches_[found->second].push_back({id, walks});
+      if (found != value_of.end()) touches_[found->second].push_back({id, along});
     };
     for (size_t i = 0; i < op.inputs.size(); ++i)
-      touch(op.inputs[i], walked.reads(static_cast<int>(i)));
+      touch(op.inputs[i], walks(i, /*is_output=*/false));
     for (size_t o = 0; o < op.outputs.size(); ++o) {
-      const bool walks = walked.makes(static_cast<int>(o));
-      touch(op.outputs[o], walks);
+      const bool along = walks(o, /*is_output=*/true);
+      touch(op.outputs[o], along);
       const auto found = value_of.find(graph_.value(op.outputs[o]).storage);
-      if (axis_of[id] >= 0 && !walks && found != value_of.end())
+      if (axis_of[id] >= 0 && !along && found != value_of.end())
         sums_of_[found->second].push_back(id);
     }
   }
