@@ -67,6 +67,31 @@ TEST_F(FirstPlanTest, IsOfEvenPartsWhereTheyFitEachOpOnce) {
   EXPECT_DOUBLE_EQ(claims.predicted_seconds, claims.once_seconds);
 }
 
+// Who waits need not wait for a plan of many ops.
+TEST_F(FirstPlanTest, IsOfTheWholeStepBeforePartsOfManyOps) {
+  keep_within(80);
+  std::vector<double> told;
+  options_.progress = [&](const plan::Progress& progress) { told.push_back(progress.seconds); };
+  pipeline::PlanningTime time;
+  const auto first = pipeline::first_plan(graph_, options_, time, {.many_ops = 1});
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  ASSERT_TRUE(first->rough.has_value() && first->trials.best.has_value());
+  EXPECT_TRUE(first->rough->split.whole());
+  EXPECT_FALSE(first->trials.best->split.whole());
+  const plan::Claims& claims = first->rough->plan.claims;
+  EXPECT_EQ(told, (std::vector{claims.predicted_seconds, first->trials.seconds()}));
+  EXPECT_GT(claims.predicted_seconds, claims.once_seconds);
+  EXPECT_LE(first->rough->plan.arena_bytes, *options_.budget_bytes);
+  EXPECT_TRUE(verify::verify(first->rough->plan).ok());
+  const ir::Graph step = autodiff::make_training_graph(graph_, *options_.training).value();
+  expect_right_results(first->rough->plan, step, *kernels_);
+  told.clear();
+  EXPECT_FALSE(first_plan_of(graph_, options_)->rough.has_value());
+  EXPECT_EQ(told, std::vector{first->trials.seconds()});
+  options_.schedule.recompute = false;
+  EXPECT_FALSE(pipeline::first_plan(graph_, options_, time, {.many_ops = 1})->rough.has_value());
+}
+
 TEST_F(FirstPlanTest, HasRerunsWhereNoEvenPartsFitEachOpOnce) {
   keep_within(43);
   ASSERT_EQ(pipeline::even_candidates(step_, options_, 100)->size(), 1U);

@@ -10,11 +10,14 @@
 // with estimates within seven eighths of the budget. Where that misses the budget, too (parts that
 // wait for each other keep what one part does not show), the last of these parts are planned from
 // the schedules that rules and chains make of the step in parts itself, if it has few enough ops.
-// The plan is for who does not wait; the search goes on as if there were none.
+// Where what is planned first has so many ops that it takes seconds, a plan of the step in one part
+// with reruns, if there is one, is told before. The plan is for who does not wait; the search goes
+// on as if there were none.
 //
 // Tests: tests/first_plan_test.cc, tests/split_test.cc.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "base/result.h"
@@ -32,9 +35,16 @@ struct FirstPlan {
   std::optional<Optimized> rough;  // with reruns
 };
 
+// Tuning; each value beside half and twice of it: docs/tuning.md.
+struct FirstPlanTuning {
+  // Of the step in parts: up to so many its own schedules are made, in about a second; a plan of
+  // more than the latter takes longer than who waits has.
+  int64_t few_ops = 4000, many_ops = 12'000;
+};
+
 // It is told as progress. A limit of time that is shorter than it takes does not keep it from being
 // made. Error: what has nothing to do with the budget.
 Result<FirstPlan> first_plan(const ir::Graph& forward, const OptimizeOptions& options,
-                             PlanningTime& time);
+                             PlanningTime& time, const FirstPlanTuning& tuning = {});
 
 }  // namespace lowtide::pipeline

@@ -66,19 +66,17 @@ class Search {
     return found;
   }
 
-  // The whole step and even parts for which a short search finds a schedule within the budget;
-  // where there are none, the first labels with levels.
-  Result<std::vector<Candidate>> rough_within() {
+  // The whole step and, if it is not to be whole, even parts for which a short search finds a
+  // schedule within the budget; where there are none, the first labels with levels.
+  Result<std::vector<Candidate>> rough_within(bool whole) {
     std::vector<Candidate> found;
     LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return found;
     LT_RETURN_IF_ERROR(look_at({}, 0));
     if (is_promising(all_.front())) LT_RETURN_IF_ERROR(search(0, short_from(all_.front())));
-    LT_RETURN_IF_ERROR(look_at_even());
-    if (!best_) {
-      has_looked_at_even_ = first_is_enough_ = true;
-      LT_RETURN_IF_ERROR(look_at_labels());
-    }
+    if (!whole) LT_RETURN_IF_ERROR(look_at_even());
+    has_looked_at_even_ = first_is_enough_ = true;
+    if (!whole && !best_) LT_RETURN_IF_ERROR(look_at_labels());
     for (const size_t at : by_rank(all_)) {
       const LabelState& state = all_[at];
       if (!state.candidate.fits) break;
@@ -579,7 +577,12 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
 
 Result<std::vector<Candidate>> rough_within(const ir::Graph& step, const OptimizeOptions& options,
                                             const LabelSearchTuning& tuning) {
-  return Search(step, options, tuning, kAnyTime).rough_within();
+  return Search(step, options, tuning, kAnyTime).rough_within(/*whole=*/false);
+}
+
+Result<std::vector<Candidate>> whole_within(const ir::Graph& step, const OptimizeOptions& options,
+                                            const LabelSearchTuning& tuning) {
+  return Search(step, options, tuning, kAnyTime).rough_within(/*whole=*/true);
 }
 
 Result<std::vector<Candidate>> even_below(const ir::Graph& step, const OptimizeOptions& options,

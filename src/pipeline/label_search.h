@@ -157,6 +157,9 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
 // levels that do, of as many states as a search without moves has.
 Result<std::vector<Candidate>> rough_within(const ir::Graph& step, const OptimizeOptions& options,
                                             const LabelSearchTuning& tuning = {});
+// Likewise of the whole step alone; empty where the search finds none.
+Result<std::vector<Candidate>> whole_within(const ir::Graph& step, const OptimizeOptions& options,
+                                            const LabelSearchTuning& tuning = {});
 
 // Even parts that no bound on one part of everything makes slower than that, the least bound first:
 // 2, 3, 4, 6, 8, 12 and so on, and as many as there can be. Their seconds are the bounds.
