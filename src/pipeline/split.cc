@@ -76,6 +76,15 @@ std::string flags_of(const Candidate& candidate) {
   return flags;
 }
 
+// Another plan of what has missed already would take its time, and hardly be better.
+tl::unexpected<Error> stopped_before_any(const OptimizeOptions& options, const Trials& trials) {
+  return error(ErrorCode::kLimit,
+               fmt::format("--budget: {} bytes ({}): the search was stopped before any schedule "
+                           "within it was found ({} splits were tried; {})",
+                           *options.budget_bytes, format_bytes(*options.budget_bytes), trials.count,
+                           say(*options.parts_floor)));
+}
+
 // The best of all trials with all of the work, from its schedule; a number of parts by bound as if
 // it had been asked for, and others that are near it.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
@@ -90,6 +99,7 @@ Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& opt
   chosen.progress = plan::part_of(options.progress, kTrialsPart, 1);
   const bool stopped = time.is_late(options);
   if (stopped && trials.best) return std::move(*trials.best);
+  if (stopped && trials.count > 0) return stopped_before_any(options, trials);
   Result<Optimized> full = plan_in_time(forward, chosen, time);
   if (!full && !is_about_budget(full.error())) return full;
   if (full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds()))

@@ -167,15 +167,15 @@ Status try_neighbours(const TrySome& try_some, int64_t most, Trials& trials) {
   return {};
 }
 
-// What the label search finds, best first, until one is good enough. The limit of time in `options`
-// counts from here, in try_blocks too.
+// What the label search finds, best first, until one is good enough.
 // NOLINTNEXTLINE(misc-no-recursion): likewise
-Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
-                      const TrySome& try_some, Trials& trials) {
-  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
-  LT_ASSIGN(trials.numbers, numbers_by_bound(forward, step, options));
+Status try_candidates(const ir::Graph& forward, const OptimizeOptions& all, const TrySome& try_some,
+                      PlanningTime& time, Trials& trials) {
+  LT_ASSIGN(const ir::Graph step, step_to_cut(forward, all));
+  LT_ASSIGN(trials.numbers, numbers_by_bound(forward, step, time.before_plan(all)));
   LT_RETURN_IF_ERROR(try_by_bound(try_some, kSplit.gap_share, trials));
-  if (trials.is_within(options.most_seconds) || is_out_of_reach(trials)) return {};
+  if (time.is_late(all) || trials.is_within(all.most_seconds) || is_out_of_reach(trials)) return {};
+  const OptimizeOptions options = time.before_plan(all);  // of what is left
   const bool is_known = !trials.numbers.empty() && trials.best;
   const double below = is_known ? trials.to_be_beaten() : trials.to_beat;
   const double of_use = options.most_seconds.value_or(kAnyTime) / (1 - kTrials.estimate_error);
@@ -185,12 +185,12 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   std::vector<Candidate> chosen =
       chosen_of(candidates, is_known ? kSplit.trials_beside_numbers : kSplit.trials);
   if (is_known) {
-    LT_ASSIGN(chosen, by_bound(forward, options, std::move(chosen), trials));
+    LT_ASSIGN(chosen, by_bound(forward, time.before_plan(all), std::move(chosen), trials));
   }
   LT_RETURN_IF_ERROR(try_some(chosen, kSplit.trial_share));
   std::vector<Candidate> moved = moved_ones(candidates);
   if (is_known) {
-    LT_ASSIGN(moved, by_bound(forward, options, std::move(moved), trials));
+    LT_ASSIGN(moved, by_bound(forward, time.before_plan(all), std::move(moved), trials));
   }
   LT_RETURN_IF_ERROR(try_some(moved, kSplit.trial_share));
   if (trials.is_loose() && !is_known)
@@ -199,7 +199,7 @@ Status try_candidates(const ir::Graph& forward, const OptimizeOptions& options,
   int64_t most = 1;
   for (const Candidate& candidate : candidates) most = std::max(most, candidate.labels.parts);
   if (trials.best) {
-    if (!is_known) LT_RETURN_IF_ERROR(try_even(step, options, try_some, trials));
+    if (!is_known) LT_RETURN_IF_ERROR(try_even(step, time.before_plan(all), try_some, trials));
     return try_neighbours(try_some, most, trials);
   }
   if (trials.to_beat < kAnyTime) return {};
@@ -407,9 +407,8 @@ Status try_labels(const ir::Graph& forward, const OptimizeOptions& options, cons
                                                    trials.seconds(), /*with_moves=*/false));
     if (!any) return {};
   }
-  const auto rest = [&] { return time.before_plan(options); };
-  LT_RETURN_IF_ERROR(try_candidates(forward, rest(), try_some, trials));
-  return stopped() ? Status() : try_blocks(forward, rest(), try_some, trials);
+  LT_RETURN_IF_ERROR(try_candidates(forward, options, try_some, time, trials));
+  return stopped() ? Status() : try_blocks(forward, time.before_plan(options), try_some, trials);
 }
 
 }  // namespace lowtide::pipeline
