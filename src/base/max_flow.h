@@ -18,10 +18,12 @@ class MaxFlow {
 
   explicit MaxFlow(size_t nodes) : nodes_(nodes) {}
 
-  // Without arcs, for another network in the same memory; arcs_seen() goes on.
-  void reset(size_t nodes) {
+  // Without arcs, for another network in the same memory, of so many or any number of arcs;
+  // arcs_seen() goes on.
+  void reset(size_t nodes, size_t arcs = 0) {
     nodes_ = nodes;
     added_.clear();
+    added_.reserve(arcs);
   }
   size_t add_node() { return nodes_++; }
   // Capacity >= 0. The finite capacities together must stay below 2^63.

@@ -86,6 +86,8 @@ Status Scale::find_touches(const AxisClass& axis_class, std::span<const ViewInPa
   touches_ = IdVector<SchedValueId, std::vector<Touch>>(view_.problem.values.size());
   sums_of_ = IdVector<SchedValueId, std::vector<OpId>>(view_.problem.values.size());
   views_ = IdVector<SchedValueId, std::optional<ViewInParts>>(view_.problem.values.size());
+  for (const plan::SchedValue& value : view_.problem.values)
+    maker_.push_back(view_.op[value.producer]);
   std::map<ir::StorageId, SchedValueId> value_of;
   for (const SchedValueId v : view_.storage.ids()) value_of[view_.storage[v]] = v;
   IdVector<OpId, int> axis_of(graph_.op_count(), -1);
@@ -252,8 +254,10 @@ int Scale::level_of_reads(const Levels& levels, const IdVector<OpId, int>& level
                           SchedValueId value) const {
   if (view_.problem.values[value].is_output) return Levels::kOutside;
   int level = level_of[touches_[value].front().op];
-  for (const Touch& touch : touches_[value])
+  for (const Touch& touch : touches_[value]) {
     level = touch.walks ? levels.common(level, level_of[touch.op]) : Levels::kOutside;
+    if (level == Levels::kOutside) break;
+  }
   return level;
 }
 
@@ -279,15 +283,22 @@ int64_t Scale::bytes_at(SchedOpId op, std::span<const SchedValueId> values, cons
   const std::vector<Share> share_of = shares(levels, level_of, cuts);
   const int around = level_of[view_.op[op]];
   int64_t all = 0;
+  std::vector<OpId> heads;  // of the levels that the op runs in
+  for (int level = around; level > 0; level = levels.levels[static_cast<size_t>(level)].parent)
+    heads.push_back(levels.levels[static_cast<size_t>(level)].head);
+  auto next = values.begin();
   for (const SchedValueId v : view_.problem.values.ids()) {
-    const SchedOpId producer = view_.problem.values[v].producer;
-    const int sum = level_of_sum(levels, level_of, v);
+    while (next != values.end() && *next < v) ++next;
+    const bool is_given = (next != values.end() && *next == v) ||
+                          std::find(heads.begin(), heads.end(), maker_[v]) != heads.end();
+    const int sum = level_of_sum(levels, level_of, v), made = level_of[maker_[v]];
+    const bool may_be_held = sum != Levels::kOutside || made != Levels::kOutside;
+    if (!is_given && (around == Levels::kOutside || !may_be_held)) continue;
     const bool is_whole = sum != Levels::kOutside || touches_[v].empty() || crosses_passes(v);
     const int level = is_whole ? Levels::kOutside : level_of_reads(levels, level_of, v);
-    const int held = is_whole ? sum : level_of_pieces(levels, level, level_of[view_.op[producer]]);
-    const bool is_there = std::binary_search(values.begin(), values.end(), v) ||
-                          (held != Levels::kOutside && levels.common(held, around) == held) ||
-                          is_head_of(producer, op, levels, level_of);
+    const int held = is_whole ? sum : level_of_pieces(levels, level, made);
+    const bool is_there =
+        is_given || (held != Levels::kOutside && levels.common(held, around) == held);
     if (!is_there || is_view(v, cuts)) continue;
     const int64_t bytes = view_.problem.values[v].bytes;
     all += level == Levels::kOutside

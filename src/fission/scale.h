@@ -133,6 +133,7 @@ class Scale {
   const ir::Graph& graph_;
   const analysis::ScheduleView& view_;
   int64_t alignment_bytes_;
+  IdVector<plan::SchedValueId, ir::OpId> maker_;
   IdVector<plan::SchedValueId, std::vector<Touch>> touches_;
   IdVector<plan::SchedValueId, std::optional<ViewInParts>> views_;  // by what they make
   Passes passes_;

@@ -68,6 +68,12 @@ void expect_parts_agree(const ScheduleProblem& problem, const SubsetDp& dp, int6
     const auto profile = plan::simulate(problem, order);
     ASSERT_TRUE(profile.has_value()) << profile.error().message;
     EXPECT_EQ(profile->peak_bytes, std::max(resident, resident + peak_of(graph, order)));
+    const int64_t peak = peak_of(graph, order);
+    EXPECT_EQ(peak_of(graph, order, peak + 1), peak);
+    for (const int64_t enough : {peak / 3, peak / 2, peak}) {
+      EXPECT_GE(peak_of(graph, order, enough), enough);
+      EXPECT_LE(peak_of(graph, order, enough), peak);
+    }
     EXPECT_GE(profile->peak_bytes, optimum);
   };
   expect_order(given_order(graph));

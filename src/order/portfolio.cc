@@ -60,7 +60,7 @@ class Portfolio {
   // True if the order is better than the best so far. What it took to find is spent before.
   bool offer(std::vector<OpId> sequence) {
     if (sequence.empty()) return false;
-    const int64_t peak = peak_of(graph_, sequence);
+    const int64_t peak = peak_of(graph_, sequence, best_.peak_bytes);
     LT_CHECK(sequence.size() == graph_.size() && peak >= best_.lower_bound_bytes,
              "an order beats the bound: the bound is wrong");
     if (peak >= best_.peak_bytes) return false;

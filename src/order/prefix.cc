@@ -15,6 +15,8 @@ Prefix::Prefix(const OrderGraph& graph)
       frees_(graph.size(), 0),
       ready_at_(graph.size(), 0),
       words_((graph.size() + 63) / 64, 0) {
+  ready_.reserve(graph.size());
+  sequence_.reserve(graph.size());
   for (HeldId value : graph.held_bytes.ids()) {
     for (OpId reader : graph.readers[value]) unread_xor_[value] ^= reader.index();
     unread_[value] = static_cast<uint32_t>(graph.readers[value].size());
@@ -109,9 +111,15 @@ std::vector<int64_t> step_peaks(const OrderGraph& graph, std::span<const OpId> s
   return peaks;
 }
 
-int64_t peak_of(const OrderGraph& graph, std::span<const OpId> sequence) {
+int64_t peak_of(const OrderGraph& graph, std::span<const OpId> sequence, int64_t enough_bytes) {
+  Prefix prefix(graph);
   int64_t most = 0;
-  for (int64_t bytes : step_peaks(graph, sequence)) most = std::max(most, bytes);
+  for (OpId op : sequence) {
+    LT_CHECK(prefix.is_ready(op), "a sequence respects all arcs");
+    most = std::max(most, prefix.peak(op));
+    if (most >= enough_bytes) break;
+    prefix.run(op);
+  }
   return most;
 }
 

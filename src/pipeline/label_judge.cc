@@ -122,7 +122,9 @@ Result<SearchedLabels> LabelJudge::search(const LabelProblem& of, const Labels& 
                                           const Limits& limits, const LabelStarts& from) const {
   LT_ASSIGN(const auto cut, of.cut(labels));
   const PosedLabels posed = pose(of, *cut, budget_bytes_);
-  LabelScheduleOptions how{.limits = limits.with_units(from.units), .all_starts = from.all};
+  LabelScheduleOptions how{.limits = limits.with_units(from.units),
+                           .all_starts = from.all,
+                           .known_starts = &known_starts_};
   for (size_t k = 0; k < from.runs.size(); ++k)
     how.starts.push_back(from.of[k] == &of ? from.runs[k]
                                            : of.runs_named(from.of[k]->names_of(from.runs[k])));
@@ -140,8 +142,10 @@ Result<std::vector<std::vector<std::string>>> LabelJudge::starts(const LabelProb
   if (!tight || runs.size() == of.view().op.size()) return made;
   PosedLabels posed = pose(of, *cut, budget_bytes_);
   posed.scaled.problem.budget_bytes = budget_bytes_ - budget_bytes_ / tuning_.tight_share;
-  const auto found = schedule_within(
-      of, posed, options_, {.limits = limits.with_units(tuning_.closer_units), .starts = {runs}});
+  const auto found = schedule_within(of, posed, options_,
+                                     {.limits = limits.with_units(tuning_.closer_units),
+                                      .starts = {runs},
+                                      .known_starts = &known_starts_});
   if (found && !found->runs.empty()) made.push_back(of.unfolded(*cut, found->runs));
   return made;
 }

@@ -150,6 +150,7 @@ class LabelJudge {
   const LabelSearchTuning& tuning_;
   int64_t budget_bytes_;
   bool may_cut_ = true;
+  mutable remat::KnownStarts known_starts_;  // what it remembers changes no answer
 };
 
 }  // namespace lowtide::pipeline

@@ -26,6 +26,7 @@ remat::JointOptions search_options(const LabelProblem& problem, const PosedLabel
     remat.least_peak_order = posed.order.sequence;
   remat.mend_starts = !how.starts.empty();
   remat.all_starts = how.all_starts;
+  remat.known_starts = how.known_starts;
   remat.reorder = options.schedule.remat.reorder;
   remat.de_remat = options.schedule.remat.de_remat;
   for (const StepRuns& start : how.starts) {

@@ -17,6 +17,7 @@
 #include "pipeline/label_problem.h"
 #include "pipeline/optimize.h"
 #include "plan/outcome.h"
+#include "remat/starts/known_starts.h"
 
 namespace lowtide::pipeline {
 
@@ -39,6 +40,7 @@ struct LabelScheduleOptions {
   // Schedules of other labels. Without them the search makes its own; with `all_starts` these, too.
   std::vector<StepRuns> starts = {};
   bool all_starts = false;
+  remat::KnownStarts* known_starts = nullptr;  // of searches before this one; may be none
 };
 
 // None: none was found. Levers as `options` allow them. `posed` is of `problem`.

@@ -13,6 +13,7 @@
 #include "remat/search/portfolio.h"
 #include "remat/starts/chain_plan.h"
 #include "remat/starts/greedy_start.h"
+#include "remat/starts/known_starts.h"
 
 namespace lowtide::remat {
 namespace {
@@ -50,6 +51,7 @@ bool only_runs(const std::vector<SchedAction>& sequence) {
 
 std::vector<SchedOpId> ops_run(const std::vector<SchedAction>& sequence) {
   std::vector<SchedOpId> runs;
+  runs.reserve(sequence.size());
   for (const SchedAction& action : sequence) runs.push_back(action.op);
   return runs;
 }
@@ -197,7 +199,9 @@ class Solve {
   }
 
   void add_greedy(const std::vector<SchedOpId>& order) {
-    const GreedyStart greedy = greedy_start(table(), order);
+    const GreedyStart greedy = options_.known_starts != nullptr
+                                   ? options_.known_starts->greedy(table(), order)
+                                   : greedy_start(table(), order);
     clock_.spend(greedy.units);
     add_start(actions_of(greedy.sequence));
   }

@@ -29,6 +29,8 @@
 
 namespace lowtide::remat {
 
+class KnownStarts;  // starts/known_starts.h
+
 struct RematOptions {
   // Ideas, each of which can be switched off.
   // Off: no op runs for the first time before one that came in before it. What is proven holds for
@@ -70,6 +72,8 @@ struct RematOptions {
   int threads = 1;  // the answer does not depend on it
   // Called between rounds, from the calling thread; may be empty. It may set *limits.cancel.
   plan::ProgressFunction progress;
+  // Greedy starts made before, of this problem and others; borrowed. None: each is made anew.
+  KnownStarts* known_starts = nullptr;
   // Schedules of the same problem to start from, runs only; those that are not correct are ignored.
   std::vector<std::vector<plan::SchedAction>> starts;
 };

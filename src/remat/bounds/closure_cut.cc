@@ -33,7 +33,8 @@ class OpBound {
   // fits: as far as their lines show it, for they need no cut.
   bool is_idle(const std::vector<CutChoice>& carried, int64_t proven_ticks) const {
     if (capacity_ < 0 || carried.empty() || graph_.problem->link) return false;
-    std::vector<CutChoice> seen = {net_.follow(std::vector<char>(graph_.size(), 0), false)};
+    std::vector<CutChoice> seen(1);  // nothing runs again: all that is needed stays
+    seen.front().stored_bytes = net_.needed_bytes();
     for (const CutChoice& choice : carried) seen.push_back(net_.follow(runs_of(choice), false));
     const bool fits = std::any_of(seen.begin(), seen.end(), [&](const CutChoice& choice) {
       return choice.stored_bytes <= capacity_;

@@ -71,7 +71,7 @@ int64_t ClosureNetwork::most_reused(SchedValueId without) const {
 // What an op saves in place is a matroid's rank (per size), so several inputs that stay cost at
 // least the sum of what each costs alone.
 int64_t ClosureNetwork::charged_bytes(SchedValueId value) const {
-  if (!is_input_[value]) return graph_.problem->values[value].bytes;
+  if (!is_input_[value]) return graph_.values[value].bytes;
   if (graph_.pairs[op_].empty()) return 0;
   return most_reused(SchedValueId::none()) - most_reused(value);
 }
@@ -80,21 +80,21 @@ int64_t ClosureNetwork::charged_bytes(SchedValueId value) const {
 bool ClosureNetwork::locked(SchedOpId op) const {
   if (side_[op] == Side::kOther) return false;
   const auto after = graph_.waits_after[op];
-  return !graph_.problem->ops[op].may_rerun ||
-         std::any_of(after.begin(), after.end(), [&](SchedOpId next) {
+  return graph_.may_rerun[op] == 0 || std::any_of(after.begin(), after.end(), [&](SchedOpId next) {
            return side_[next] == Side::kBefore || side_[next] == Side::kSelf;
          });
 }
 
 void ClosureNetwork::expand() {
-  const plan::ScheduleProblem& problem = *graph_.problem;
-  for (SchedValueId v : problem.values.ids()) {
-    const plan::SchedValue& value = problem.values[v];
+  std::vector<char> is_needed(graph_.values.size(), 0);
+  for (const SchedOpId op : side_.ids())
+    if (side_[op] == Side::kAfter)
+      for (const SchedValueId v : graph_.reads[op]) is_needed[v.index()] = 1;
+  for (const SchedValueId v : graph_.values.ids()) {
+    const StepGraph::Value& value = graph_.values[v];
     const Side made = side_[value.producer];
     if (made != Side::kBefore && made != Side::kOther) continue;
-    if (value.is_output || std::any_of(value.readers.begin(), value.readers.end(),
-                                       [&](SchedOpId r) { return side_[r] == Side::kAfter; }))
-      reach(v, true);
+    if (value.is_output || is_needed[v.index()] != 0) reach(v, true);
   }
   for (uint32_t node = 0; node < node_op_.size(); ++node) {
     for (SchedValueId v : graph_.reads[node_op_[node]]) {
@@ -112,12 +112,14 @@ void ClosureNetwork::reach(SchedValueId value, bool needed) {
   const int64_t bytes = charged_bytes(value);
   if (bytes == 0) return;
   charge_of_[value] = static_cast<uint32_t>(charges_.size());
-  const SchedOpId producer = graph_.problem->values[value].producer;
-  Charge charge{value, bytes, graph_.problem->values[value].moved_parts,
-                needed ? kNone : charge_of_[value], kNone};
-  if (!locked(producer)) charge.producer = node_of(producer);
+  const StepGraph::Value& of = graph_.values[value];
+  Charge& charge = charges_.emplace_back();
+  charge.value = value;
+  charge.bytes = bytes;
+  charge.moved_parts = of.moved_parts;
+  charge.node = needed ? kNone : charge_of_[value];
+  if (!locked(of.producer)) charge.producer = node_of(of.producer);
   if (needed) needed_bytes_ += bytes;
-  charges_.push_back(charge);
 }
 
 uint32_t ClosureNetwork::node_of(SchedOpId op) {
@@ -144,7 +146,8 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   const auto node = [](size_t op) { return 2 + op; };
   const auto value_node = [&](size_t charge) { return 2 + ops + charge; };
   const int64_t seen = flow_.arcs_seen();
-  flow_.reset(2 + ops + charges_.size());
+  flow_.reset(2 + ops + charges_.size(),
+              ops + charges_.size() + needs_value_.size() + needs_op_.size());
   for (size_t i = 0; i < ops; ++i)
     if (side_[node_op_[i]] == Side::kBefore)
       flow_.add_arc(node(i), 1, scaled_down(graph_.ticks[node_op_[i]], prices.after));
@@ -173,7 +176,7 @@ int64_t ClosureNetwork::solve(const CutPrices& prices, CutChoice& choice) {
   return constant + cut;
 }
 
-// Its lists by going through all ids, so they are ascending.
+// Its lists by going through all ids, so they are ascending; without them in any order.
 CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPrices& prices,
                                       bool with_lists) const {
   CutChoice choice;
@@ -184,10 +187,9 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPr
     return !graph_.link || charge(charged.bytes, charged.moved_parts, store, prices) ==
                                ticks_of_staying(charged.bytes, prices.per_byte);
   };
-  for (const uint32_t j : charge_of_) {
-    if (j == kNone || !wanted[j]) continue;
+  const auto keep = [&](size_t j) {
     const Charge& c = charges_[j];
-    if (c.producer != kNone && runs[c.producer]) continue;
+    if (!wanted[j] || (c.producer != kNone && runs[c.producer])) return;
     const bool is_stored = stays(c, true);
     if (with_lists) (is_stored ? choice.stored : choice.moved).push_back(c.value);
     if (is_stored) {
@@ -196,7 +198,13 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPr
       const int64_t moved = c.bytes * c.moved_parts;
       choice.store_bytes += moved, choice.load_bytes += moved;
     }
-  }
+  };
+  const auto run = [&](SchedOpId op, uint32_t node) {
+    if (!runs[node]) return;
+    const bool again = side_[op] == Side::kBefore;
+    if (with_lists) (again ? choice.reruns : choice.postponed).push_back(op);
+    if (again) choice.rerun_ticks += graph_.ticks[op];
+  };
   for (const ResidentCharge& r : residents_) {
     if (stays(r, r.store)) {
       choice.stored_bytes += r.bytes;
@@ -205,20 +213,23 @@ CutChoice ClosureNetwork::read_choice(const std::vector<char>& runs, const CutPr
       if (r.store) choice.store_bytes += r.bytes * r.moved_parts;
     }
   }
-  for (const SchedOpId op : node_of_.ids()) {
-    const uint32_t node = node_of_[op];
-    if (node == kNone || !runs[node]) continue;
-    const bool again = side_[op] == Side::kBefore;
-    if (with_lists) (again ? choice.reruns : choice.postponed).push_back(op);
-    if (again) choice.rerun_ticks += graph_.ticks[op];
+  if (with_lists) {
+    for (const uint32_t j : charge_of_)
+      if (j != kNone) keep(j);
+    for (const SchedOpId op : node_of_.ids())
+      if (node_of_[op] != kNone) run(op, node_of_[op]);
+    return choice;
   }
+  for (size_t j = 0; j < charges_.size(); ++j) keep(j);
+  for (uint32_t node = 0; node < node_op_.size(); ++node) run(node_op_[node], node);
   return choice;
 }
 
 int64_t ClosureNetwork::least_bytes(CutChoice& choice) {
   const size_t ops = node_op_.size();
   const int64_t seen = flow_.arcs_seen();
-  flow_.reset(2 + ops + charges_.size());
+  flow_.reset(2 + ops + charges_.size(),
+              ops + charges_.size() + needs_value_.size() + needs_op_.size());
   int64_t constant = 0;
   for (size_t j = 0; j < charges_.size(); ++j) {
     const Charge& c = charges_[j];

@@ -72,7 +72,15 @@ StepGraph::StepGraph(const plan::ScheduleProblem& p, plan::ProblemIndex index)
   succs = {size(), arcs};
   for (auto& arc : arcs) std::swap(arc.first, arc.second);
   preds = {size(), arcs};
-  for (const plan::SchedOp& op : p.ops) ticks.push_back(scale.down(op.seconds));
+  ticks.reserve(size());
+  may_rerun.reserve(size());
+  for (const plan::SchedOp& op : p.ops) {
+    ticks.push_back(scale.down(op.seconds));
+    may_rerun.push_back(op.may_rerun ? 1 : 0);
+  }
+  values.reserve(p.values.size());
+  for (const plan::SchedValue& value : p.values)
+    values.push_back({value.bytes, value.moved_parts, value.producer, value.is_output});
 }
 
 IdVector<SchedOpId, Side> sides_of(const StepGraph& graph, SchedOpId op) {

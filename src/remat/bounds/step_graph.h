@@ -43,7 +43,17 @@ struct StepGraph : plan::ProblemIndex {
     return scale.bound_seconds(bound_ticks, once_seconds, link.has_value());
   }
 
+  // What a network asks of each value: beside each other in memory, as one is made for many ops.
+  struct Value {
+    int64_t bytes = 0;
+    int64_t moved_parts = 1;
+    SchedOpId producer;
+    bool is_output = false;
+  };
+
   const plan::ScheduleProblem* problem;
+  IdVector<SchedValueId, Value> values;
+  IdVector<SchedOpId, char> may_rerun;
   std::optional<plan::Link> link;            // all of the problem's in one
   Lists<SchedOpId, SchedOpId> preds, succs;  // by data and control, each once
   plan::TickScale scale;

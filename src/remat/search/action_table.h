@@ -26,6 +26,9 @@ namespace lowtide::remat {
 using plan::SchedOpId;
 using plan::SchedValueId;
 
+// The in-place pairs of an op are few; later ones than so many are not looked at.
+inline constexpr size_t kMostPairs = 64;
+
 class ActionTable {
  public:
   struct Pair {

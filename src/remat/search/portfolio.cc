@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "remat/search/blocks.h"
+#include "remat/search/sequence_score.h"
 
 namespace lowtide::remat {
 namespace {
@@ -136,9 +137,9 @@ class Portfolio {
   }
 
   void take_start(const std::vector<SchedOpId>& start) {
-    SequenceState state(table_, start);
-    const int64_t cost = state.overflow() <= 0 ? state.extra_cost() : kNone;
-    starts_.push_back({cost, state.overflow(), true, start});
+    const SequenceScore score = score_of(table_, start);
+    const int64_t cost = score.overflow <= 0 ? score.extra_cost : kNone;
+    starts_.push_back({cost, score.overflow, true, start});
     if (cost < best_.extra_cost) best_ = {start, cost};
   }
 

@@ -20,13 +20,11 @@ void SequenceState::assign(std::span<const SchedOpId> sequence) {
   credit_ = {};
   free_nodes_.clear();
   recheck_.clear();
-  log_.clear();
-  runs_ = IdVector<SchedOpId, std::vector<NodeId>>(table_->op_count() + 2);
-  uses_ = IdVector<SchedValueId, std::vector<Use>>(table_->value_count());
+  forget_log();
   reserve(sequence);
   begin_node_ = new_node(table_->begin());
   timeline_.append(begin_node_);
-  runs_[table_->begin()].push_back(begin_node_);
+  runs_.push_back(table_->begin(), begin_node_);
   NodeId last = begin_node_;
   for (const SchedOpId action : sequence) {
     const NodeId node = new_node(action);
@@ -35,12 +33,13 @@ void SequenceState::assign(std::span<const SchedOpId> sequence) {
   }
   end_node_ = new_node(table_->end());
   place(end_node_, table_->end(), last);
+  forget_log();
 }
 
 // Memory for each list at once, with room for a rerun.
 void SequenceState::reserve(std::span<const SchedOpId> sequence) {
-  IdVector<SchedOpId, uint32_t> runs(runs_.size(), 1);
-  IdVector<SchedValueId, uint32_t> uses(uses_.size(), 2);
+  IdVector<SchedOpId, uint32_t> runs(table_->op_count() + 2, 1);
+  IdVector<SchedValueId, uint32_t> uses(table_->value_count(), 2);
   const auto count = [&](SchedOpId action) {
     ++runs[action];
     for (const SchedValueId v : table_->reads(action)) ++uses[v];
@@ -49,8 +48,8 @@ void SequenceState::reserve(std::span<const SchedOpId> sequence) {
   for (const SchedOpId action : sequence) count(action);
   count(table_->begin());
   count(table_->end());
-  for (const SchedOpId action : runs.ids()) runs_[action].reserve(runs[action]);
-  for (const SchedValueId v : uses.ids()) uses_[v].reserve(uses[v]);
+  runs_ = PooledLists<SchedOpId, NodeId>(runs);
+  uses_ = PooledLists<SchedValueId, Use>(uses);
   action_.reserve(sequence.size() + 2);
   ending_.reserve(sequence.size() + 2);
   credit_.reserve(sequence.size() + 2);
@@ -77,7 +76,7 @@ NodeId SequenceState::new_node(SchedOpId action) {
 }
 
 size_t SequenceState::use_from(SchedValueId value, NodeId node) const {
-  const auto& list = uses_[value];
+  const auto list = uses_[value];
   const SlotId slot = timeline_.slot(node);
   if (list.size() <= 8) {
     size_t i = 0;
@@ -91,22 +90,22 @@ size_t SequenceState::use_from(SchedValueId value, NodeId node) const {
 }
 
 bool SequenceState::alive_before(SchedValueId value, NodeId node) const {
-  const auto& list = uses_[value];
+  const auto list = uses_[value];
   const size_t i = use_from(value, node);
   return i > 0 && i < list.size() && !list[i].birth;
 }
 
 bool SequenceState::ends_at(SchedValueId value, NodeId node) const {
-  const auto& list = uses_[value];
+  const auto list = uses_[value];
   const size_t i = use_from(value, node);
   return i + 1 == list.size() || list[i + 1].birth;
 }
 
 double SequenceState::credit_of(NodeId node) const {
   const auto pairs = table_->pairs(action(node));
-  uint64_t taken = 0;  // the pairs of an op are few; later ones than 64 are not looked at
+  uint64_t taken = 0;
   double credit = 0;
-  for (size_t k = 0; k < std::min<size_t>(pairs.size(), 64); ++k) {
+  for (size_t k = 0; k < std::min(pairs.size(), kMostPairs); ++k) {
     bool free = ends_at(pairs[k].input, node);
     for (size_t j = 0; j < k; ++j)
       if ((taken >> j & 1) != 0)
@@ -116,6 +115,13 @@ double SequenceState::credit_of(NodeId node) const {
     credit += table_->bytes(pairs[k].input);
   }
   return credit;
+}
+
+// An instance of the value ends at the node, or does so no longer: what is reused there may change,
+// if the node's op can take over the value's bytes at all.
+void SequenceState::note_end(NodeId node, SchedValueId value) {
+  for (const ActionTable::Pair& pair : table_->pairs(action(node)))
+    if (pair.input == value) return recheck_.push_back(node);
 }
 
 void SequenceState::recheck_pairs() {
@@ -133,7 +139,7 @@ bool SequenceState::can_insert(SchedOpId action, NodeId previous) const {
   const SlotId slot = timeline_.slot(previous);
   if (previous == end_node_) return false;
   for (const SchedValueId v : table_->reads(action)) {
-    const auto& list = uses_[v];
+    const auto list = uses_[v];
     if (list.empty() || timeline_.slot(list.front().node) > slot) return false;
   }
   for (const SchedOpId before : table_->before(action))
@@ -148,7 +154,7 @@ bool SequenceState::can_remove(NodeId node) const {
   if (runs_[a].size() < 2) return false;
   if (runs_[a].front() != node) return true;
   for (const SchedValueId v : table_->makes(a)) {
-    const auto& list = uses_[v];
+    const auto list = uses_[v];
     if (list.size() > 1 && !list[1].birth) return false;
   }
   return true;
@@ -168,7 +174,10 @@ NodeId SequenceState::insert_after(NodeId previous, SchedOpId action) {
 }
 
 void SequenceState::remove(NodeId node) {
-  log_.push_back({false, node, timeline_.previous(node), action(node)});
+  const SchedOpId a = action(node);
+  log_.push_back({false, node, timeline_.previous(node), a});
+  for (const SchedValueId v : table_->reads(a)) note_place(use_from(v, node));
+  for (const SchedValueId v : table_->makes(a)) note_place(use_from(v, node));
   take(node);
 }
 
@@ -182,45 +191,53 @@ void SequenceState::undo_to(size_t mark) {
       const NodeId node = new_node(edit.action);
       LT_CHECK(node == edit.node, "undo takes nodes back in the order in which they went");
       place(node, edit.action, edit.previous);
+      forget_places(edit.action);
     }
   }
 }
 
 void SequenceState::place(NodeId node, SchedOpId action, NodeId previous) {
   ++edits_;
-  const double crossing = timeline_.bytes(previous) + credit_[previous] -
-                          table_->workspace(action_[previous]) - ending_[previous];
-  timeline_.insert_after(previous, node);
-  timeline_.add_at(node, crossing + table_->workspace(action));
+  // What crosses from `previous`, and its own workspace.
+  timeline_.insert_beside(previous, node,
+                          credit_[previous] - table_->workspace(action_[previous]) -
+                              ending_[previous] + table_->workspace(action));
   ending_[node] = 0;
   credit_[node] = 0;
   cost_ += table_->cost(action);
-  auto& runs = runs_[action];
-  auto place_in_runs = runs.end();
-  while (place_in_runs != runs.begin() && timeline_.before(node, *(place_in_runs - 1)))
-    --place_in_runs;
-  runs.insert(place_in_runs, node);
-  for (const SchedValueId v : table_->reads(action)) add_read(v, node);
-  for (const SchedValueId v : table_->makes(action)) add_birth(v, node);
+  const auto runs = runs_[action];
+  size_t place_in_runs = runs.size();
+  while (place_in_runs > 0 && timeline_.before(node, runs[place_in_runs - 1])) --place_in_runs;
+  runs_.insert(action, place_in_runs, node);
+  for (const SchedValueId v : table_->reads(action)) note_place(add_read(v, node));
+  for (const SchedValueId v : table_->makes(action)) note_place(add_birth(v, node));
   if (!table_->pairs(action).empty()) recheck_.push_back(node);
   recheck_pairs();
 }
 
+void SequenceState::forget_places(SchedOpId action) {
+  places_.resize(places_.size() - table_->reads(action).size() - table_->makes(action).size());
+}
+
+// By its places, which are the last ones noted.
 void SequenceState::take(NodeId node) {
   ++edits_;
   const SchedOpId a = action(node);
-  for (const SchedValueId v : table_->makes(a)) remove_birth(v, node);
-  for (const SchedValueId v : table_->reads(a)) remove_read(v, node);
+  const auto reads = table_->reads(a), makes = table_->makes(a);
+  const uint32_t* places = places_.data() + places_.size() - reads.size() - makes.size();
+  for (size_t k = 0; k < makes.size(); ++k) remove_birth(makes[k], node, places[reads.size() + k]);
+  for (size_t k = 0; k < reads.size(); ++k) remove_read(reads[k], node, places[k]);
+  forget_places(a);
   cost_ -= table_->cost(a);
-  auto& runs = runs_[a];
-  runs.erase(std::find(runs.begin(), runs.end(), node));
+  const auto runs = runs_[a];
+  runs_.erase(a, static_cast<size_t>(std::find(runs.begin(), runs.end(), node) - runs.begin()));
   timeline_.remove(node);
   free_nodes_.push_back(node);
   recheck_pairs();
 }
 
-void SequenceState::add_read(SchedValueId value, NodeId node) {
-  auto& list = uses_[value];
+size_t SequenceState::add_read(SchedValueId value, NodeId node) {
+  const auto list = uses_[value];
   const size_t i = use_from(value, node);
   LT_DCHECK(i > 0, "a value is used after its first birth");
   if (i == list.size() || list[i].birth) {
@@ -229,13 +246,14 @@ void SequenceState::add_read(SchedValueId value, NodeId node) {
     timeline_.add_after(end, node, bytes);
     ending_[end] -= bytes;
     ending_[node] += bytes;
-    if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
+    note_end(end, value);
   }
-  list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), {node, false});
+  uses_.insert(value, i, {node, false});
+  return i;
 }
 
-void SequenceState::add_birth(SchedValueId value, NodeId node) {
-  auto& list = uses_[value];
+size_t SequenceState::add_birth(SchedValueId value, NodeId node) {
+  const auto list = uses_[value];
   const size_t i = use_from(value, node);
   const double bytes = table_->bytes(value);
   if (i < list.size() && !list[i].birth) {
@@ -243,44 +261,43 @@ void SequenceState::add_birth(SchedValueId value, NodeId node) {
       const NodeId end = list[i - 1].node;
       timeline_.add_between(end, node, -bytes);
       ending_[end] += bytes;
-      if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
+      note_end(end, value);
     }
   } else {
     timeline_.add_at(node, bytes);
     ending_[node] += bytes;
   }
-  list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), {node, true});
+  uses_.insert(value, i, {node, true});
+  return i;
 }
 
-void SequenceState::remove_read(SchedValueId value, NodeId node) {
-  auto& list = uses_[value];
-  const size_t i = use_from(value, node);
+void SequenceState::remove_read(SchedValueId value, NodeId node, size_t i) {
+  const auto list = uses_[value];
   if (i + 1 == list.size() || list[i + 1].birth) {
     const NodeId end = list[i - 1].node;
     const double bytes = table_->bytes(value);
     timeline_.add_after(end, node, -bytes);
     ending_[end] += bytes;
     ending_[node] -= bytes;
-    if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
+    note_end(end, value);
   }
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+  uses_.erase(value, i);
 }
 
-void SequenceState::remove_birth(SchedValueId value, NodeId node) {
-  auto& list = uses_[value];
-  const size_t i = use_from(value, node);
+void SequenceState::remove_birth(SchedValueId value, NodeId node, size_t i) {
+  const auto list = uses_[value];
   const double bytes = table_->bytes(value);
   if (i + 1 < list.size() && !list[i + 1].birth) {
     LT_DCHECK(i > 0, "the first birth of a value that is used stays");
     const NodeId end = list[i - 1].node;
     timeline_.add_between(end, node, bytes);
     ending_[end] -= bytes;
-    if (!table_->pairs(action(end)).empty()) recheck_.push_back(end);
+    note_end(end, value);
   } else {
     timeline_.add_at(node, -bytes);
     ending_[node] -= bytes;
   }
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+  uses_.erase(value, i);
 }
 
 }  // namespace lowtide::remat

@@ -24,6 +24,7 @@
 
 #include "plan/schedule_problem.h"
 #include "remat/search/action_table.h"
+#include "remat/search/pooled_lists.h"
 #include "remat/search/timeline.h"
 
 namespace lowtide::remat {
@@ -55,7 +56,7 @@ class SequenceState {
   SchedOpId action(NodeId node) const { return action_[node]; }
   NodeId begin_node() const { return begin_node_; }
   NodeId end_node() const { return end_node_; }
-  // Runs of an action, in order of time; never empty.
+  // Runs of an action, in order of time; never empty. Until the next edit, like uses().
   std::span<const NodeId> runs(SchedOpId action) const { return runs_[action]; }
   // Births and uses of a value, in order of time; the first is a birth.
   std::span<const Use> uses(SchedValueId value) const { return uses_[value]; }
@@ -82,7 +83,10 @@ class SequenceState {
 
   size_t mark() const { return log_.size(); }
   void undo_to(size_t mark);
-  void forget_log() { log_.clear(); }
+  void forget_log() {
+    log_.clear();
+    places_.clear();
+  }
   int64_t work() const {
     return earlier_work_ + timeline_.work() + edits_ * kSequence.work_of_edit;
   }
@@ -97,12 +101,16 @@ class SequenceState {
   };
   void place(NodeId node, SchedOpId action, NodeId previous);
   void take(NodeId node);
-  void add_read(SchedValueId value, NodeId node);
-  void add_birth(SchedValueId value, NodeId node);
-  void remove_read(SchedValueId value, NodeId node);
-  void remove_birth(SchedValueId value, NodeId node);
+  // Each returns its position in the list of the value's births and uses, or is told it.
+  size_t add_read(SchedValueId value, NodeId node);
+  size_t add_birth(SchedValueId value, NodeId node);
+  void remove_read(SchedValueId value, NodeId node, size_t i);
+  void remove_birth(SchedValueId value, NodeId node, size_t i);
+  void note_place(size_t i) { places_.push_back(static_cast<uint32_t>(i)); }
+  void forget_places(SchedOpId action);
   bool ends_at(SchedValueId value, NodeId node) const;
   double credit_of(NodeId node) const;
+  void note_end(NodeId node, SchedValueId value);
   void recheck_pairs();
   NodeId new_node(SchedOpId action);
 
@@ -116,10 +124,13 @@ class SequenceState {
   IdVector<NodeId, double> ending_;  // bytes of instances that end there
   IdVector<NodeId, double> credit_;  // reused in place
   std::vector<NodeId> free_nodes_;
-  IdVector<SchedOpId, std::vector<NodeId>> runs_;
-  IdVector<SchedValueId, std::vector<Use>> uses_;
+  PooledLists<SchedOpId, NodeId> runs_;
+  PooledLists<SchedValueId, Use> uses_;
   std::vector<NodeId> recheck_;  // whose pairs may have changed
   std::vector<Edit> log_;
+  // Of each inserted node of the log, its positions in the lists of the values that it reads, then
+  // of those that it makes: when it is taken back, the lists are as they were.
+  std::vector<uint32_t> places_;
 };
 
 }  // namespace lowtide::remat

@@ -13,6 +13,7 @@
 #include "plan/testing/schedule_test_problems.h"
 #include "plan/tick_scale.h"
 #include "remat/search/proposals.h"
+#include "remat/search/sequence_score.h"
 #include "remat/search/testing/incoming.h"
 
 namespace lowtide::remat {
@@ -43,6 +44,9 @@ void expect_state_equals_simulation(const plan::ScheduleProblem& problem,
   const double at_end = state.timeline().bytes(state.end_node());
   overflow += std::max(0.0, at_end - state.table().capacity());
   ASSERT_EQ(state.overflow(), overflow);
+  const SequenceScore score = score_of(state.table(), state.sequence());
+  ASSERT_EQ(score.overflow, overflow);
+  ASSERT_EQ(score.extra_cost, state.extra_cost());
   const plan::TickScale ticks(problem);  // whole seconds are whole ticks
   ASSERT_EQ(state.extra_cost(),
             std::llround((profile->run_seconds - profile->once_seconds) * ticks.per_second()));

@@ -123,18 +123,6 @@ void Timeline::summarize(int bucket) const {
   overflow_ += s.overflow;
 }
 
-void Timeline::note_change(int bucket) {
-  work_ += kBucket / 4;
-  mark_stale(bucket);
-}
-
-void Timeline::mark_stale(int bucket) {
-  Summary& s = summary_[index_of(bucket)];
-  if (s.is_stale) return;
-  s.is_stale = true;
-  stale_.push_back(bucket);
-}
-
 void Timeline::bring_up_to_date() const {
   add_what_waits();
   for (const int bucket : stale_) {
@@ -235,7 +223,7 @@ void Timeline::append(NodeId node) {
   note_change(0);
 }
 
-void Timeline::insert_after(NodeId previous, NodeId node) {
+int Timeline::open_after(NodeId previous, NodeId node) {
   make_known(node);
   int bucket = place_of(previous) / kBucket;
   if (nodes_[index_of(bucket)] == kBucket) {
@@ -249,11 +237,11 @@ void Timeline::insert_after(NodeId previous, NodeId node) {
     slot_[node_[index_of(i)]] = slot_at(i);
   }
   node_[index_of(place)] = node;
-  bytes_[index_of(place)] = -added_to(bucket);
   slot_[node] = slot_at(place);
   ++nodes_[index_of(bucket)];
   ++size_;
   mark_stale(bucket);
+  return place;
 }
 
 void Timeline::remove(NodeId node) {
@@ -294,8 +282,10 @@ void Timeline::make_room(int bucket) {
 }
 
 void Timeline::spread(int first_bucket, int buckets) {
-  moved_nodes_.resize(index_of(buckets * kBucket));
-  moved_bytes_.resize(index_of(buckets * kBucket));
+  if (moved_nodes_.size() < index_of(buckets * kBucket)) {
+    moved_nodes_.resize(index_of(buckets * kBucket));
+    moved_bytes_.resize(index_of(buckets * kBucket));
+  }
   int total = 0;
   for (int b = first_bucket; b < first_bucket + buckets; ++b) {
     Summary& s = summary_[index_of(b)];
@@ -360,6 +350,17 @@ double Timeline::peak() const {
   double peak = 0;
   for (const Summary& s : summary_) peak = std::max(peak, s.largest);
   return peak;
+}
+
+NodeId Timeline::fullest() const {
+  refresh();
+  const auto bucket =
+      std::max_element(summary_.begin(), summary_.end(),
+                       [](const Summary& a, const Summary& b) { return a.largest < b.largest; });
+  const auto begin = static_cast<size_t>(bucket - summary_.begin()) * kBucket;
+  for (size_t i = begin; i < begin + kBucket; ++i)
+    if (bytes_[i] + bucket->added == bucket->largest) return node_[i];
+  return NodeId::none();
 }
 
 NodeId Timeline::overflowing_from(SlotId slot) const {

@@ -45,7 +45,17 @@ class Timeline {
   // Appends at the end.
   void append(NodeId node);
   // Puts `node` right after `previous`, with no bytes.
-  void insert_after(NodeId previous, NodeId node);
+  void insert_after(NodeId previous, NodeId node) {
+    const auto place = static_cast<size_t>(open_after(previous, node));
+    bytes_[place] = -added_to(place_of(node) / kBucket);
+  }
+  // With its bytes and more: as if they were added.
+  void insert_beside(NodeId previous, NodeId node, double more) {
+    const auto place = static_cast<size_t>(open_after(previous, node));
+    const int bucket = place_of(node) / kBucket;
+    bytes_[place] = bytes_[place - 1] + more;
+    if (bytes_[place] + added_to(bucket) != 0) note_change(bucket);
+  }
   void remove(NodeId node);
 
   // None: it does not stand in the sequence.
@@ -66,7 +76,13 @@ class Timeline {
     return bytes_[s] + added_to(static_cast<int>(s / kBucket));
   }
   // Adds to one node; to all after a node up to another; to all between two.
-  void add_at(NodeId node, double bytes) { add(place_of(node), place_of(node), bytes); }
+  void add_at(NodeId node, double bytes) {
+    const int place = place_of(node), bucket = place / kBucket;
+    if (bytes == 0) return;
+    if (nodes_[static_cast<size_t>(bucket)] == 1) return add(place, place, bytes);
+    bytes_[static_cast<size_t>(place)] += bytes;
+    note_change(bucket);
+  }
   void add_after(NodeId from, NodeId to, double bytes) {
     add(place_of(from) + 1, place_of(to), bytes);
   }
@@ -80,6 +96,7 @@ class Timeline {
   }
   double capacity() const { return capacity_; }
   double peak() const;
+  NodeId fullest() const;  // the first of those with the most bytes; none of none
   // A node above the capacity, the first at or after `slot`, cyclically; none if there is none.
   NodeId overflowing_from(SlotId slot) const;
   // Slots looked at so far: the work done. A change of a part of a bucket counts as a pass over it,
@@ -98,6 +115,8 @@ class Timeline {
   // its place there.
   int place_of(NodeId node) const { return static_cast<int>(slot_[node].index()); }
   NodeId node_from(int first) const;
+  // A slot behind that of `previous`; what bytes are there is left to the caller.
+  int open_after(NodeId previous, NodeId node);
   // To all in slots first..last, both included; nothing where first > last.
   void add(int first, int last, double bytes);
   void add_to_part(int bucket, int from, int to, double bytes);
@@ -111,8 +130,16 @@ class Timeline {
   void add_between_buckets(int first, int last, double bytes);
   void add_what_waits() const;
   double add_to_summary(int bucket, double bytes) const;
-  void note_change(int bucket);
-  void mark_stale(int bucket);
+  void note_change(int bucket) {
+    work_ += kBucket / 4;
+    mark_stale(bucket);
+  }
+  void mark_stale(int bucket) {
+    Summary& s = summary_[static_cast<size_t>(bucket)];
+    if (s.is_stale) return;
+    s.is_stale = true;
+    stale_.push_back(bucket);
+  }
   void refresh() const {
     if (!stale_.empty() || first_waiting_ <= last_waiting_) bring_up_to_date();
   }

@@ -37,6 +37,11 @@ class TimelineTest : public testing::Test {
     timeline_->insert_after(plain_[at].node, NodeId(nodes_));
     plain_.insert(plain_.begin() + static_cast<int64_t>(at) + 1, {NodeId(nodes_++)});
   }
+  void insert_beside(size_t at, double more) {
+    timeline_->insert_beside(plain_[at].node, NodeId(nodes_), more);
+    plain_.insert(plain_.begin() + static_cast<int64_t>(at) + 1,
+                  {NodeId(nodes_++), plain_[at].bytes + more});
+  }
   void remove(size_t at) {
     timeline_->remove(plain_[at].node);
     EXPECT_FALSE(timeline_->slot(plain_[at].node).valid());
@@ -52,6 +57,7 @@ class TimelineTest : public testing::Test {
 
   void random_edit(Rng& rng, size_t spot) {
     const uint64_t kind = rng.below(8);
+    if (kind == 0) return insert_beside(draw_place(rng), static_cast<double>(rng.between(-4, 9)));
     if (kind < 4) return insert_after(rng.below(2) == 0 ? spot % plain_.size() : draw_place(rng));
     if (kind == 4 && plain_.size() > 1) return remove(draw_place(rng));
     size_t from = draw_place(rng), to = draw_place(rng);
@@ -86,6 +92,10 @@ class TimelineTest : public testing::Test {
     ASSERT_EQ(timeline_->last(), before);
     ASSERT_EQ(timeline_->overflow(), overflow);
     ASSERT_EQ(timeline_->peak(), peak);
+    const auto fullest =
+        std::max_element(plain_.begin(), plain_.end(),
+                         [](const Plain& a, const Plain& b) { return a.bytes < b.bytes; });
+    ASSERT_EQ(timeline_->fullest(), fullest == plain_.end() ? NodeId::none() : fullest->node);
     const size_t from = rng.below(plain_.size());
     const SlotId slot = timeline_->slot(plain_[from].node);
     ASSERT_EQ(timeline_->node_from(slot), plain_[from].node);

@@ -35,7 +35,14 @@ class Greedy {
         is_large_(table.op_count() >= kGreedy.very_many_ops),
         most_units_(std::min(
             is_large_ ? kGreedy.most_units_of_very_many : kGreedy.most_units,
-            kGreedy.units_per_op * static_cast<int64_t>(std::max<size_t>(1, table.op_count())))) {}
+            kGreedy.units_per_op * static_cast<int64_t>(std::max<size_t>(1, table.op_count())))) {
+    for (const SchedValueId v : table.values()) {
+      const SchedOpId producer = table.producer(v);
+      if (!table.may_rerun(producer) || table.bytes(v) <= 0) continue;
+      const double cost = std::max(1.0, static_cast<double>(table.cost(producer)));
+      droppable_.push_back({v, {}, table.bytes(v) / cost});
+    }
+  }
 
   GreedyStart run() {
     while (state_.overflow() > 0 && has_work_left() && (is_large_ ? relieve() : step())) {
@@ -86,25 +93,18 @@ class Greedy {
   }
 
   NodeId fullest_node() {
-    const Timeline& timeline = state_.timeline();
-    NodeId fullest = state_.begin_node();
-    for (NodeId node = fullest; node.valid(); node = timeline.next(node)) {
-      if (timeline.bytes(node) > timeline.bytes(fullest)) fullest = node;
-      ++looked_at_;
-    }
-    return fullest;
+    looked_at_ += state_.timeline().size();
+    return state_.timeline().fullest();
   }
 
   std::vector<FreeSpan> spans_at(NodeId node) {
     std::vector<FreeSpan> spans;
-    for (const SchedValueId v : table_.values()) {
-      const SchedOpId producer = table_.producer(v);
-      if (!table_.may_rerun(producer) || table_.bytes(v) <= 0) continue;
-      const auto uses = state_.uses(v);
-      const size_t next = state_.use_from(v, node);
+    for (FreeSpan span : droppable_) {
+      const auto uses = state_.uses(span.value);
+      const size_t next = state_.use_from(span.value, node);
       if (next == 0 || next == uses.size() || uses[next].birth || uses[next].node == node) continue;
-      const double cost = std::max(1.0, static_cast<double>(table_.cost(producer)));
-      spans.push_back({v, uses[next].node, table_.bytes(v) / cost});
+      span.use = uses[next].node;
+      spans.push_back(span);
     }
     looked_at_ += static_cast<int64_t>(table_.value_count());
     std::stable_sort(spans.begin(), spans.end(),
@@ -144,6 +144,7 @@ class Greedy {
   SequenceState state_;
   const bool is_large_;
   const int64_t most_units_;
+  std::vector<FreeSpan> droppable_;  // what may go at all, with its promise and no use
   int64_t looked_at_ = 0;
 };
 

@@ -23,11 +23,13 @@ inline auto fields_of(const RematOptions& options) {
   const auto& [reorder, order_moves, stretch_moves, exchanges, de_remat, repeats, aimed_drops,
                aimed_moves, cut_start, mixed_start, order_start, greedy_start, chain_start,
                all_starts, mend_starts, restarts, cut_bound, several_cuts, exact_small, bound,
-               least_peak_order, limits, proof_units, seed, threads, progress, starts] = options;
+               least_peak_order, limits, proof_units, seed, threads, progress, known_starts,
+               starts] = options;
   return std::tie(reorder, order_moves, stretch_moves, exchanges, de_remat, repeats, aimed_drops,
                   aimed_moves, cut_start, mixed_start, order_start, greedy_start, chain_start,
                   all_starts, mend_starts, restarts, cut_bound, several_cuts, exact_small, bound,
-                  least_peak_order, limits, proof_units, seed, threads, progress, starts);
+                  least_peak_order, limits, proof_units, seed, threads, progress, known_starts,
+                  starts);
 }
 
 inline auto fields_of(const SwapOptions& options) {
