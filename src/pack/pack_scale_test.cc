@@ -174,7 +174,7 @@ TEST(PackScale, ADecisionUsesAllOfItsWork) {
 
 TEST(PackScale, FiftyThousandBuffersGetAGoodPackingWithLittleWork) {
   PackOptions options;
-  options.limits.max_units = 200'000'000;
+  options.limits.max_units = 50'000'000;
   for (const bool training : {true, false}) {
     Rng rng(5);
     const PackProblem problem = problem_of(

@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 import stat
-import subprocess
 import sys
+import tempfile
 
 import pytest
+from forks import Done, forks
 from lowtide_cli import ROOT, program, run
 
 GOOD_PLAN = dict(ops=3, peak_before_bytes=200, peak_bytes=100, lower_bound_bytes=100, arena_bytes=100, order_proven=True,
@@ -52,7 +53,12 @@ def made_program(path, answers: dict):
     return path
 
 
-def bench(tmp_path, name: str, answers: dict, *arguments: str, with_data: bool = True) -> subprocess.CompletedProcess:
+def script(path, *arguments, timeout: float = 120, environment: dict[str, str] | None = None) -> Done:
+    """Runs a Python script that imports what benchmarks do: that takes longer than most of them."""
+    return forks("numpy", "onnx").run([path, *arguments], [environment or {}], timeout)
+
+
+def bench(tmp_path, name: str, answers: dict, *arguments: str, with_data: bool = True) -> Done:
     """Runs bench/NAME.py with a program that gives these answers."""
     made_program(tmp_path / "tools/lowtide", answers)
     data = tmp_path / "shared/data"
@@ -61,12 +67,11 @@ def bench(tmp_path, name: str, answers: dict, *arguments: str, with_data: bool =
         (data / "minimalloc/p.10.csv").write_text("3 3\n")
         (data / "pack-large").mkdir()
         (data / "pack-large/tiny.csv").write_text("id,lower,upper,size\n0,0,2,4\n1,1,3,6\n")
-    environment = {**os.environ, "LOWTIDE_BUILD_DIR": str(tmp_path), "LOWTIDE_SHARED": str(tmp_path / "shared")}
-    return subprocess.run([sys.executable, str(ROOT / f"bench/{name}.py"), *arguments], capture_output=True, text=True, timeout=120,
-                          env=environment)
+    environment = {"LOWTIDE_BUILD_DIR": str(tmp_path), "LOWTIDE_SHARED": str(tmp_path / "shared")}
+    return script(ROOT / f"bench/{name}.py", *arguments, environment=environment)
 
 
-def broken_lines(result: subprocess.CompletedProcess) -> list[str]:
+def broken_lines(result: Done) -> list[str]:
     """What is broken, of a benchmark that has to say so by its exit code."""
     broken = [line.removeprefix("BROKEN  ") for line in result.stdout.splitlines() if line.startswith("BROKEN")]
     assert result.returncode == (1 if broken else 0), result.stdout + result.stderr
@@ -76,8 +81,10 @@ def broken_lines(result: subprocess.CompletedProcess) -> list[str]:
 def judged(name: str, call: str):
     """What a function of bench/NAME.py says, in a process of its own, as modules there have names that others have, too."""
     code = f"import json, math, sys; sys.path[:0] = sys.argv[1:]; import {name} as judge; print(json.dumps({call}))"
-    result = subprocess.run([sys.executable, "-c", code, str(ROOT / "bench/support"), str(ROOT / "bench")], capture_output=True, text=True,
-                            timeout=60)
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(code)
+        file.flush()
+        result = script(file.name, ROOT / "bench/support", ROOT / "bench", timeout=60)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -388,8 +395,8 @@ def test_published_costs_take_the_place_of_predicted_ones(tmp_path):
     assert "parts by MAGIS's points" in result.stdout
 
 
-def run_magis(*arguments) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, str(ROOT / "bench/magis.py"), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+def run_magis(*arguments) -> Done:
+    return script(ROOT / "bench/magis.py", *arguments, timeout=300)
 
 
 @pytest.mark.skipif("LOWTIDE_LONG" not in os.environ, reason="a long check (LOWTIDE_LONG)")

@@ -12,6 +12,9 @@ FILES = {
     "test_beside": "import os\ndef test_b(): assert 'MARK' not in os.environ and 'test_right' not in __import__('sys').modules",
     "test_wrong": "def test_c(): assert 1 + 1 == 3",
     "test_elsewhere": "import pytest\npytest.skip('no such device', allow_module_level=True)",
+    "test_ending": "import atexit\ndef test_e(): atexit.register(print, 'the end')",
+    "test_with_the_package": "import atexit, sys\nclass Gone:\n    def __del__(self): print('taken down')\ngone = Gone()\n"
+                             "def test_f(): sys.modules['lowtide'] = sys",
     "test_dying": "import os, signal\ndef test_d(): os.kill(os.getpid(), signal.SIGKILL)",
 }
 
@@ -29,6 +32,12 @@ def test_files_that_pass_run_apart_and_leave_a_report_each(tmp_path):
     for name in ("test_right", "test_beside"):
         assert re.search(rf"^{name} [\d.]+$", done.stdout, re.MULTILINE), done.stdout
         assert len(list(xml.etree.ElementTree.parse(tmp_path / f"pytest-{name}.xml").iter("testcase"))) == 1
+
+
+def test_all_end_in_order_and_those_with_the_package_are_taken_down(tmp_path):
+    done = run(tmp_path, "test_ending", "test_with_the_package")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("the end\n") == done.stdout.count("taken down\n") == 1, done.stdout
 
 
 def test_one_that_fails_or_dies_is_said_and_fails_the_run(tmp_path):

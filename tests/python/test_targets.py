@@ -10,8 +10,9 @@ import subprocess
 import sys
 
 import pytest
+from forks import Done
 from lowtide_cli import ROOT
-from test_bench import GOOD_BUDGET_PLAN, GOOD_RUN, TIER, judged, made_program
+from test_bench import GOOD_BUDGET_PLAN, GOOD_RUN, TIER, judged, made_program, script
 
 pytest.importorskip("onnx")  # which names networks
 sys.path[:0] = [str(ROOT / "bench/support"), str(ROOT / "models")]
@@ -49,9 +50,8 @@ def magis(workloads: dict[str, list[dict]], cost_model: str = "roofline", least:
     return dict(effort=1, cost_model=cost_model, ratios=[0.4], figures={}, workloads=content, **more)
 
 
-def run_targets(*arguments, environment: dict | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, str(ROOT / "bench/targets.py"), *map(str, arguments)], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, **(environment or {})})
+def run_targets(*arguments, environment: dict | None = None) -> Done:
+    return script(ROOT / "bench/targets.py", *arguments, environment=environment)
 
 
 def written(tmp_path, *contents: dict) -> list[pathlib.Path]:
@@ -61,11 +61,11 @@ def written(tmp_path, *contents: dict) -> list[pathlib.Path]:
     return paths
 
 
-def of_files(tmp_path, *contents: dict, strict: bool = True, complete: bool = False) -> subprocess.CompletedProcess:
+def of_files(tmp_path, *contents: dict, strict: bool = True, complete: bool = False) -> Done:
     return run_targets("--json", *written(tmp_path, *contents), *(["--strict"] if strict else []), *(["--complete"] if complete else []))
 
 
-def row(result: subprocess.CompletedProcess, key: str) -> str:
+def row(result: Done, key: str) -> str:
     """What stands behind a target."""
     (line,) = [line for line in result.stdout.splitlines() if line[2:].startswith(f"{key}  ")]
     return " ".join(line.split(key, 1)[1].split())
