@@ -193,7 +193,7 @@ def test_a_copy_that_fails_behind_an_update_leaves_each_parameter_with_its_own_s
 
 
 def test_a_room_too_small_for_what_should_move_is_kept():
-    model, batch, loss_fn = build("resnet", 0.1)
+    model, batch, loss_fn = build("resnet", 0.1, **LARGE_IMAGES)
     mine = OPTIMIZERS["adamw"](trained(model))
     budget = below_the_floor("resnet", 0.1, "adamw")
     plan = lowtide.plan(model, loss_fn, mine, batch, budget=budget, effort=0.1, swap="host=2MiB", link=4e9)
