@@ -298,6 +298,37 @@ TEST_F(FirstPlanTest, IsHandedOutOnlyWithinTheTime) {
   }
 }
 
+// Where nothing fits, whoever ends the search is told so at once, with a link or without: no plan
+// of what has missed already is begun.
+TEST_F(FirstPlanTest, IsNoneWhereTheSearchIsEndedBeforeAnythingFits) {
+  keep_within(22);
+  std::atomic<bool> cancel = false;
+  int told = 0;
+  options_.progress = [&](const plan::Progress& progress) {
+    EXPECT_EQ(progress.seconds, 0) << "something fits";
+    cancel = ++told >= 3;
+  };
+  for (Limits* limits : {&options_.schedule.remat.limits, &options_.order.limits,
+                         &options_.pack.limits, &options_.schedule.swap.limits})
+    limits->cancel = &cancel;
+  for (const bool link : {false, true}) {
+    cancel = false, told = 0;
+    options_.schedule.transfers = link;
+    if (link)
+      options_.slow_tiers = {{"host", {.bytes_per_second_out = 1e3, .bytes_per_second_in = 1e3}}};
+    const auto made = pipeline::optimize(graph_, options_);
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().code, ErrorCode::kLimit);
+    EXPECT_NE(made.error().message.find("was stopped before any schedule within it was found ("),
+              std::string::npos)
+        << made.error().message;
+    EXPECT_NE(made.error().message.find(" tried; in whatever parts every schedule needs at least"),
+              std::string::npos)
+        << made.error().message;
+    EXPECT_GE(told, 3);
+  }
+}
+
 // Whoever ends the search as soon as there is a plan gets that one; who waits, one that is no
 // slower.
 TEST_F(FirstPlanTest, IsHandedOutWhereTheSearchIsEnded) {

@@ -18,7 +18,7 @@ namespace {
 
 using pipeline::OptimizeOptions;
 
-// Everything is in one part here but the flag that there are parts.
+// With those rewrites that run where a step is in parts, as step_to_cut says.
 Result<std::string> passes_in_turn(ir::Graph graph, OptimizeOptions options) {
   options.split = {.parts = 0};
   std::vector<pipeline::RewriteWorth> worth;

@@ -74,7 +74,8 @@ class Prefix {
 };
 
 // The bytes while each op of `sequence` runs (a permutation that respects all arcs), and the
-// largest of them; where it is so much or more, some number of these, without a look at the rest.
+// largest of them; where that is `enough_bytes` or more, a number from there up to it, found
+// without a look at the rest.
 std::vector<int64_t> step_peaks(const OrderGraph& graph, std::span<const OpId> sequence);
 int64_t peak_of(const OrderGraph& graph, std::span<const OpId> sequence,
                 int64_t enough_bytes = std::numeric_limits<int64_t>::max());

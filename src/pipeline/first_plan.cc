@@ -141,6 +141,8 @@ class FirstPlanner {
       LT_ASSIGN(std::vector<Candidate> within, find(step_, estimated, {}));
       if (within.empty()) break;
       LT_RETURN_IF_ERROR(plan_whole_before(within.front()));
+      if (has_tried_whole_ && find != &whole_within)
+        std::erase_if(within, [](const Candidate& one) { return one.labels.whole(); });
       LT_RETURN_IF_ERROR(try_in_turn(with_less_work(with_little_work(options_)), within, trials));
       if (trials.best) break;
       missed = std::move(within);

@@ -29,6 +29,7 @@
 #include "rewrite/destinations.h"
 #include "rewrite/layouts.h"
 #include "rewrite/pieces.h"
+#include "rewrite/query_blocks.h"
 #include "rewrite/strided_views.h"
 #include "rewrite/types.h"
 
@@ -359,6 +360,18 @@ Result<Prepared> prepare(const ir::Graph& forward, const OptimizeOptions& option
 
 namespace {
 
+// What of the blocks that are asked for there are: no attention has more of them than rows, and a
+// step without attention has none.
+int64_t blocks_made(const Prepared& ready, const OptimizeOptions& options) {
+  const auto& done = ready.rewrites;
+  const bool any = std::any_of(done.begin(), done.end(), [](const RewriteWorth& worth) {
+    return worth.name == "query-blocks";
+  });
+  if (options.query_blocks <= 1 || !any) return 1;
+  const auto found = rewrite::attention_in_blocks(*ready.forward, options.query_blocks);
+  return found ? std::min(options.query_blocks, found->most_rows) : options.query_blocks;
+}
+
 // The plan of a solution in which the order of every sum is settled.
 Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& solved,
                                 const OptimizeOptions& options) {
@@ -401,7 +414,7 @@ Result<Optimized> write_settled(const Prepared& ready, const BudgetSolution& sol
   result.costs = ready.coverage;
   if (ready.floor) result.floor_reason = ready.floor->reason;
   if (ready.ops_in_parts > 0) result.split = options.split;
-  result.query_blocks = options.query_blocks;
+  result.query_blocks = blocks_made(ready, options);
   result.cuts = options.cuts;
   result.ops_in_parts = ready.ops_in_parts;
   result.rewrites = ready.rewrites;

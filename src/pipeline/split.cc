@@ -77,12 +77,12 @@ std::string flags_of(const Candidate& candidate) {
 }
 
 // Another plan of what has missed already would take its time, and hardly be better.
-tl::unexpected<Error> stopped_before_any(const OptimizeOptions& options, const Trials& trials) {
+tl::unexpected<Error> stopped_before_any(const OptimizeOptions& options, size_t tried) {
   return error(ErrorCode::kLimit,
                fmt::format("--budget: {} bytes ({}): the search was stopped before any schedule "
-                           "within it was found ({} splits were tried; {})",
-                           *options.budget_bytes, format_bytes(*options.budget_bytes), trials.count,
-                           say(*options.parts_floor)));
+                           "within it was found ({} {} tried; {})",
+                           *options.budget_bytes, format_bytes(*options.budget_bytes), tried,
+                           tried == 1 ? "split was" : "splits were", say(*options.parts_floor)));
 }
 
 // The best of all trials with all of the work, from its schedule; a number of parts by bound as if
@@ -99,7 +99,7 @@ Result<Optimized> plan_best(const ir::Graph& forward, const OptimizeOptions& opt
   chosen.progress = plan::part_of(options.progress, kTrialsPart, 1);
   const bool stopped = time.is_late(options);
   if (stopped && trials.best) return std::move(*trials.best);
-  if (stopped && trials.count > 0) return stopped_before_any(options, trials);
+  if (stopped && trials.count > 0) return stopped_before_any(options, trials.count);
   Result<Optimized> full = plan_in_time(forward, chosen, time);
   if (!full && !is_about_budget(full.error())) return full;
   if (full && (!trials.best || full->plan.claims.predicted_seconds <= trials.seconds()))
@@ -186,6 +186,8 @@ class PartsAndTransfers {
     }
     LT_RETURN_IF_ERROR(plan_missed(part(0.8, 0.95)));
     if (is_near(parts)) LT_RETURN_IF_ERROR(without_moving(parts));
+    const size_t tried = in_one_part.count + moving.count + parts.count;
+    if (!best_ && tried > 0 && stopped()) return stopped_before_any(whole_, tried);
     if (!best_ && moving.count > 0) LT_RETURN_IF_ERROR(plan_moving(moving, false, part(0.8, 0.95)));
     if (!best_) return plan_in_time(forward_, whole_, time_);
     return std::move(*best_);
@@ -472,7 +474,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   Result<Optimized> made = may_move
                                ? PartsAndTransfers(forward, knowing, std::move(first), time).run()
                                : parts_alone(forward, knowing, std::move(first), time);
-  if (may_move && !made && is_about_budget(made.error()))
+  if (may_move && !made && is_about_budget(made.error()) && !time.is_late(options))
     made = parts_alone(forward, knowing, {}, time);
   if (rough && is_better(*rough, made, options.most_seconds)) made = *std::move(rough);
   if (made) {

@@ -127,7 +127,7 @@ Result<StepMoves> step_moves(const ir::Graph& forward, const ir::Graph& step,
       moves.moves.push_back({.cuts = {std::move(rule)}});
     LT_RETURN_IF_ERROR(add_freed_moves(step, options, moves.moves));
   }
-  const auto steps = std::make_shared<StepsToCut>(forward);
+  const auto steps = std::make_shared<StepsToCut>(forward);  // of all copies of the function
   moves.step = [steps, &options](const Candidate& candidate) -> Result<MovedStep> {
     LT_ASSIGN(ir::Graph moved, steps->step(with(options, candidate)));
     if (candidate.cuts.empty()) return MovedStep{std::move(moved)};

@@ -19,6 +19,9 @@ namespace {
 using rewrite::Rewrite;
 using rewrite::RewriteStage;
 
+// Ops of all graphs that StepsToCut keeps: about as many as the steps have that a search looks at.
+constexpr size_t kMostKeptOps = 100'000;
+
 // Of every op once, by the roofline: what measured times say of other shapes cannot be compared.
 Result<double> roofline_seconds(const ir::Graph& graph, const OptimizeOptions& options) {
   LT_ASSIGN(const auto seconds, cost::all_op_seconds(graph, options.device));
@@ -140,13 +143,6 @@ Result<ir::Graph> rewritten_step(const ir::Graph& forward, OptimizeOptions optio
   LT_RETURN_IF_ERROR(take_rewrites(step, RewriteStage::kStep, options, worth));
   return step;
 }
-
-}  // namespace
-
-namespace {
-
-// Ops of all graphs that are kept: about as many as those of the steps that a search looks at.
-constexpr size_t kMostKeptOps = 100'000;
 
 }  // namespace
 

@@ -28,9 +28,10 @@ Status take_rewrites(ir::Graph& graph, rewrite::RewriteStage stage, const Optimi
 // Errors of those.
 Result<ir::Graph> step_to_cut(const ir::Graph& forward, OptimizeOptions options);
 
-// The same of one forward graph again and again, with other rewrites and numbers of blocks: a pass
-// that has run on a graph does not run on it again. So choices share what they begin with, and what
-// changes nothing costs nothing. Any thread may ask; what is kept changes no answer.
+// The same of one forward graph again and again, with other rewrites and numbers of blocks: what a
+// pass has made of a graph is kept, as long as all graphs together have few enough ops. So choices
+// share what they begin with, and what changes nothing costs nothing. Any thread may ask; what is
+// kept changes no answer.
 class StepsToCut {
  public:
   explicit StepsToCut(const ir::Graph& forward);
@@ -47,7 +48,7 @@ class StepsToCut {
   Result<std::shared_ptr<Known>> after(const std::shared_ptr<Known>& before, size_t pass,
                                        int64_t blocks, const Run& run);
 
-  std::shared_ptr<Known> forward_;
+  std::shared_ptr<Known> forward_;  // shared: who asks holds a graph that may not be kept
   std::mutex mutex_;
   size_t kept_ops_ = 0;
 };

@@ -28,6 +28,14 @@ def test_every_attention_runs_in_causal_blocks_and_trains_alike(tiny, tmp_path):
     assert "query-blocks changed 12 ops" in said, "six of each of two layers"
 
 
+def test_no_attention_has_more_blocks_than_rows(tiny):
+    asked = ["plan", tiny, "--train", "--dim", "seq=16", "--query-blocks"]
+    many, rows = run_json(*asked, "1000"), run_json(*asked, "16")
+    assert many["query_blocks"] == rows["query_blocks"] == 16
+    assert many["arena_bytes"] == rows["arena_bytes"]
+    assert "blocks 16 of queries in each attention" in run(*asked, "1000").stdout
+
+
 WITHIN = ["--train", "--device", "h100", "--budget", "3MB", "--effort", "0.02"]
 NORM = "node_rmsnormalization_36"  # before the head
 
