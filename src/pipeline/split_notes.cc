@@ -39,6 +39,37 @@ std::string what_couples(const ir::Graph& step, const std::vector<fission::Class
                      ends.front().axis, others);
 }
 
+// Whether an op of the class reads something that is fed along its first dimension: samples.
+Result<bool> walks_samples(const ir::Graph& step, const fission::AxisClass& axis_class) {
+  for (const fission::ClassAxis& member : axis_class.axes) {
+    const ir::Op& op = step.op(member.op);
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(step, member.op)));
+    for (const ops::AxisUse& use : map.uses) {
+      const auto at = static_cast<size_t>(use.operand);
+      if (use.axis != member.axis || use.is_output || use.dim != 0 || at >= op.inputs.size() ||
+          !op.inputs[at].valid())
+        continue;
+      const ir::Value& read = step.value(op.inputs[at]);
+      if (!read.producer.valid() && read.category == Category::kInput) return true;
+    }
+  }
+  return false;
+}
+
+// The class by the op of it that makes the most.
+Result<std::string> what_is_cut(const ir::Graph& step, const fission::AxisClass& axis_class) {
+  const auto most =
+      std::max_element(axis_class.axes.begin(), axis_class.axes.end(),
+                       [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  const ir::Op& op = step.op(most->op);
+  LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(step, most->op)));
+  return fmt::format(
+      "--split: the largest class of axes is '{}' of op '{}' ({}), {} elements, and "
+      "what {} more ops have alike; it is not the first dimension of what is fed",
+      map.axes[static_cast<size_t>(most->axis)].name, op.name, op.kind, most->extent,
+      axis_class.axes.size() - 1);
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
@@ -46,6 +77,10 @@ Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
   std::vector<std::string> notes;
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   if (classes.empty()) return notes;
+  LT_ASSIGN(const bool of_samples, walks_samples(step, classes.front()));
+  if (!of_samples) {
+    LT_ASSIGN(notes.emplace_back(), what_is_cut(step, classes.front()));
+  }
   const auto all = static_cast<double>(fission::made_bytes(step));
   const double share = static_cast<double>(classes.front().bytes) / all;
   if (!(share < kLittle)) return notes;

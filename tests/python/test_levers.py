@@ -222,6 +222,14 @@ def test_a_budget_below_any_parts_is_refused_at_once(tiny):
     assert int(re.search(r"at least (\d+) bytes", open_levers)[1]) <= least, "what moves need not stay"
 
 
+def test_a_split_that_is_not_of_samples_says_what_it_cuts():
+    """Of one image its rows are the largest class."""
+    step = ["plan", MODELS / "unet.onnx", "--train", "--loss", "mse", "--device", "rtx3090", "--split", "4", "--dim"]
+    one, eight = ([note for note in run_json(*step, f"batch={batch}")["notes"] if note.startswith("--split: ")] for batch in (1, 8))
+    assert len(one) == 1 and re.search(r"the largest class of axes is '\w+' of op '\w+' \(\w+\), 256 elements, and what \d+ more ops", one[0])
+    assert one[0].endswith("it is not the first dimension of what is fed") and not eight
+
+
 def test_a_class_of_which_little_can_be_cut_names_the_op(tmp_path):
     step = ["plan", MODELS / "resnet50.onnx", "--train", "--dim", "batch=8", "--device", "rtx3090", "--split", "4"]
     assert not any("--split" in note for note in run_json(*step)["notes"])
