@@ -1,5 +1,5 @@
-// What to say of a class of axes that is not that of samples, that a split cuts little of, or that it
-// cannot cut: which op stands in the way, by its name and dimension.
+// What to say of a class of axes that is not that of samples, that a split cuts little of, or that
+// it cannot cut: which op stands in the way, by its name and dimension.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -14,9 +14,9 @@
 
 namespace lowtide::pipeline {
 
-// `step`: before it is cut. Where the largest class is not that of samples (of a few large images it
-// is their rows), what it is. Where ops of it make less than half of the bytes and others need all
-// of its dimension at once, which, and how many. Else nothing.
+// `step`: before it is cut. Where the largest class is not that of samples (of a few large images
+// it is their rows), what it is. Where ops of it make less than half of the bytes and others need
+// all of its dimension at once, which, and how many. Else nothing.
 Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
                                                 const OptimizeOptions& options);
 
