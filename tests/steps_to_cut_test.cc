@@ -23,7 +23,10 @@ Result<std::string> passes_in_turn(ir::Graph graph, OptimizeOptions options) {
   options.split = {.parts = 0};
   std::vector<pipeline::RewriteWorth> worth;
   LT_RETURN_IF_ERROR(take_rewrites(graph, rewrite::RewriteStage::kForward, options, worth));
-  LT_ASSIGN(ir::Graph step, autodiff::make_training_graph(graph, *options.training));
+  ir::Graph step = graph;
+  if (options.training) {
+    LT_ASSIGN(step, autodiff::make_training_graph(graph, *options.training));
+  }
   LT_RETURN_IF_ERROR(take_rewrites(step, rewrite::RewriteStage::kStep, options, worth));
   return ir::print(step);
 }
@@ -36,6 +39,8 @@ void draw_choice(Rng& rng, const std::vector<std::string>& open, OptimizeOptions
   for (const char* name : {"slices", "common-ops", "batch-norm-in-two-passes"})
     if (rng.below(4) == 0) options.rewrites.without.emplace_back(name);
   options.query_blocks = int64_t{1} << rng.below(3);
+  options.cuts.clear();
+  if (rng.below(2) == 0) options.cuts.push_back({.ops = "*", .axis = "n", .parts = 2});
 }
 
 TEST(StepsToCut, AreWhatThePassesMakeInTurn) {
@@ -45,8 +50,10 @@ TEST(StepsToCut, AreWhatThePassesMakeInTurn) {
     DrawnNetwork network(rng);
     const ir::Graph forward = seed % 2 == 0 ? network.text() : network.unet();
     OptimizeOptions options;
-    options.training.emplace();
-    options.training->loss.kind = autodiff::LossKind::kCrossEntropy;
+    if (seed % 4 != 3) {
+      options.training.emplace();
+      options.training->loss.kind = autodiff::LossKind::kCrossEntropy;
+    }
     const std::vector<std::string> open = pipeline::open_rewrites(options);
     ASSERT_FALSE(open.empty());
     pipeline::StepsToCut steps(forward);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "plan/schedule_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
 
 namespace lowtide::remat {
@@ -52,6 +53,32 @@ ScheduleProblem changed(ScheduleProblem problem, uint64_t what) {
       problem.in_place.clear();
   }
   return problem;
+}
+
+// Another order of the ops, of two that may change places; the same where none may.
+std::vector<SchedOpId> another(const ScheduleProblem& problem,
+                               const std::vector<SchedOpId>& order) {
+  for (size_t k = 1; k < order.size(); ++k) {
+    std::vector<SchedOpId> made = order;
+    std::swap(made[k - 1], made[k]);
+    if (plan::simulate(problem, made)) return made;
+  }
+  return order;
+}
+
+TEST(KnownStarts, HangOnTheOrder) {
+  KnownStarts known;
+  int differ = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Rng rng(seed);
+    const ScheduleProblem problem = random_problem(rng);
+    const ActionTable table(problem);
+    const std::vector<SchedOpId> first(problem.ops.ids().begin(), problem.ops.ids().end());
+    for (const auto& order : {first, another(problem, first)})
+      EXPECT_EQ(known.greedy(table, order).sequence, greedy_start(table, order).sequence) << seed;
+    differ += another(problem, first) != first ? 1 : 0;
+  }
+  EXPECT_GT(differ, 40);
 }
 
 TEST(KnownStarts, AreThoseMadeAnew) {
