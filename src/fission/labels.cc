@@ -276,20 +276,12 @@ bool has_parts(const ir::Graph& graph, const ClassAxis& axis, const std::vector<
 
 Cuts cuts_of(const ir::Graph& graph, const AxisClass& axis_class, const Levels& levels) {
   const std::vector<int64_t> units = units_of(axis_class, levels);
-  struct Known {
-    int64_t extent;
-    Bounds bounds;
-  };
-  std::vector<std::vector<Known>> known_of(levels.levels.size() + 1);  // few by level; first: none
+  std::map<std::pair<int, int64_t>, Bounds> known;  // by level and extent
   Cuts cuts(graph.op_count());
   for (const ClassAxis& axis : axis_class.axes) {
     const int level = levels.level_of[axis.op];
-    std::vector<Known>& known = known_of[static_cast<size_t>(level + 1)];
-    auto at = std::find_if(known.begin(), known.end(),
-                           [&](const Known& one) { return one.extent == axis.extent; });
-    if (at == known.end())
-      at = known.insert(at, {axis.extent, bounds_of(levels, units, level, axis.extent)});
-    const Bounds& bounds = at->bounds;
+    Bounds& bounds = known[{level, axis.extent}];
+    if (bounds.size() == 0) bounds = bounds_of(levels, units, level, axis.extent);
     if (bounds.size() > 2 && (!axis.padded || has_parts(graph, axis, bounds.list())))
       cuts[axis.op] = Cut{axis.axis, bounds};
   }

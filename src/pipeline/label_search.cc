@@ -66,8 +66,8 @@ class Search {
     return found;
   }
 
-  // The whole step and, if it is not to be whole, even parts for which a short search finds a
-  // schedule within the budget; where there are none, the first labels with levels.
+  // The whole step and, but for `whole`, even parts for which a short search finds a schedule
+  // within the budget; where there are none, the first labels with levels.
   Result<std::vector<Candidate>> rough_within(bool whole) {
     std::vector<Candidate> found;
     LT_ASSIGN(const bool has_class, variants_.begin(step_));

@@ -368,8 +368,10 @@ int64_t blocks_made(const Prepared& ready, const OptimizeOptions& options) {
     return worth.name == "query-blocks";
   });
   if (options.query_blocks <= 1 || !any) return 1;
-  const auto found = rewrite::attention_in_blocks(*ready.forward, options.query_blocks);
-  return found ? std::min(options.query_blocks, found->most_rows) : options.query_blocks;
+  // Other rewrites may have made the attention: then its rows are not known here.
+  const auto found = rewrite::attention_in_blocks(*ready.forward, 2);
+  return found && found->attentions > 0 ? std::min(options.query_blocks, found->most_rows)
+                                        : options.query_blocks;
 }
 
 // The plan of a solution in which the order of every sum is settled.

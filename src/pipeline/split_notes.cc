@@ -78,14 +78,16 @@ Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   if (classes.empty()) return notes;
   LT_ASSIGN(const bool of_samples, walks_samples(step, classes.front()));
-  if (!of_samples) {
-    LT_ASSIGN(notes.emplace_back(), what_is_cut(step, classes.front()));
-  }
   const auto all = static_cast<double>(fission::made_bytes(step));
   const double share = static_cast<double>(classes.front().bytes) / all;
-  if (!(share < kLittle)) return notes;
+  if (of_samples && share >= kLittle) return notes;
   LT_ASSIGN(const fission::UnbrokenClass unbroken, fission::unbroken_class(step));
-  if (unbroken.ends.empty() || unbroken.bytes <= classes.front().bytes) return notes;
+  if (unbroken.ends.empty() || unbroken.bytes <= classes.front().bytes) {
+    if (of_samples) return notes;
+    LT_ASSIGN(notes.emplace_back(), what_is_cut(step, classes.front()));
+    return notes;
+  }
+  if (share >= kLittle) return notes;  // a piece of it, which may be of samples all the same
   notes.push_back(
       fmt::format("--split: only {} of {} ops, with {:.0f} % of the bytes that ops make, walk the "
                   "largest class "

@@ -34,6 +34,8 @@ def test_no_attention_has_more_blocks_than_rows(tiny):
     assert many["query_blocks"] == rows["query_blocks"] == 16
     assert many["arena_bytes"] == rows["arena_bytes"]
     assert "blocks 16 of queries in each attention" in run(*asked, "1000").stdout
+    none = ["plan", MODELS / "unet.onnx", "--train", "--loss", "mse", "--dim", "batch=1", "--query-blocks", "4"]
+    assert "query_blocks" not in run_json(*none)
 
 
 WITHIN = ["--train", "--device", "h100", "--budget", "3MB", "--effort", "0.02"]
