@@ -11,7 +11,10 @@
                       norm sees is a micro-batch, so with it that is another step
     budget=X          torch.compile with aot_eager, whose min-cut partitioner keeps the share X of activations
     linear            the last layer and the loss by F.linear_cross_entropy, as its options choose
+    linear=N          with N rows in a chunk
     chunker           inductor with its auto-chunker
+    chunker=N         with N chunks
+    hand=N            the last layer and the loss in N chunks of rows, each with its own backward pass, as Liger's kernel does
 
 Prints a line of JSON: `peak_bytes`, `step_seconds` and `eager_seconds` (medians; steps are taken in turn in
 this process), `processor_share` (seconds of processors over eager mode's, which a busy machine changes less),
@@ -46,6 +49,12 @@ from cases import CASES, Case, fused, make, step_in_eager_mode  # noqa: E402
 from lowtide.pytorch import addresses  # noqa: E402
 
 LANGUAGE = ("gpt2", "bert", "llama")
+
+
+def chunked(name: str) -> list[str]:
+    """Ways to cut the loss of a language model into so many chunks, or chunks of so many rows."""
+    chunks = [f"{kind}={n}" for kind, counts in (("chunker", (4, 16, 64)), ("linear", (256, 64)), ("hand", (4, 16, 64))) for n in counts]
+    return chunks if name in LANGUAGE else []
 
 
 def ways(name: str) -> list[str]:
@@ -109,8 +118,9 @@ def early_updates(case: Case) -> list[torch.optim.Optimizer]:
 
 
 def loss_of(case: Case, way: str) -> Callable:
-    if way == "linear":
-        options = torch.nn.LinearCrossEntropyOptions()
+    kind, _, number = way.partition("=")
+    if kind == "linear":
+        options = torch.nn.LinearCrossEntropyOptions(**({"batch_chunk_size": int(number), "chunking_method": None} if number else {}))
 
         def linear(model: torch.nn.Module, batch: dict) -> torch.Tensor:
             rows, weight, bias = case.head(model, batch)
@@ -118,8 +128,9 @@ def loss_of(case: Case, way: str) -> Callable:
                 rows.flatten(0, 1), weight, batch["labels"].flatten(), linear_bias=bias, options=options)
 
         return linear
-    if way == "chunker":
-        return torch.compile(case.loss_fn, dynamic=False, options={"auto_chunker.enable": True})
+    if kind == "chunker":
+        options = {"auto_chunker.enable": True, **({"auto_chunker.num_chunk": int(number)} if number else {})}
+        return torch.compile(case.loss_fn, dynamic=False, options=options)
     return case.loss_fn
 
 
@@ -139,6 +150,24 @@ def accumulated(case: Case, parts: int, optimizer: torch.optim.Optimizer) -> tor
     return torch.stack(losses).sum()
 
 
+def in_chunks(case: Case, chunks: int, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """Each chunk's logits are there for its loss and its gradients alone."""
+    rows, weight, bias = case.head(case.model, case.batch)
+    rows, labels = rows.flatten(0, 1), case.batch["labels"].flatten()
+    cut = rows.detach().requires_grad_()
+    total = torch.zeros(())
+    for some, classes in zip(cut.tensor_split(chunks), labels.tensor_split(chunks)):
+        logits = torch.nn.functional.linear(some, weight, bias)
+        loss = torch.nn.functional.cross_entropy(logits, classes, reduction="sum") / len(labels)
+        del logits
+        loss.backward()
+        total += loss.detach()
+    rows.backward(cut.grad)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return total
+
+
 def prepare(case: Case, way: str) -> tuple[Callable[[], torch.Tensor], list[torch.optim.Optimizer]]:
     """The step, and the optimizers that it has."""
     if way.startswith("checkpoint"):
@@ -153,6 +182,9 @@ def prepare(case: Case, way: str) -> tuple[Callable[[], torch.Tensor], list[torc
     if way.startswith("accumulate="):
         parts = int(way.removeprefix("accumulate="))
         return lambda: accumulated(case, parts, optimizer), [optimizer]
+    if way.startswith("hand="):
+        chunks = int(way.removeprefix("hand="))
+        return lambda: in_chunks(case, chunks, optimizer), [optimizer]
     return lambda: step_in_eager_mode(case, loss_fn, optimizer), [optimizer]
 
 
@@ -194,8 +226,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
-    if arguments.way not in ways(arguments.model):
-        raise SystemExit(f"{arguments.model} has no way '{arguments.way}'; it has {', '.join(ways(arguments.model))}")
+    known = [*ways(arguments.model), *chunked(arguments.model)]
+    if arguments.way not in known:
+        raise SystemExit(f"{arguments.model} has no way '{arguments.way}'; it has {', '.join(known)}")
     torch.set_num_threads(arguments.threads)
     print(json.dumps(measured(arguments.model, arguments.way, arguments.tiny, arguments.steps)))
 
