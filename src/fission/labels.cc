@@ -310,6 +310,41 @@ bool has_idle_level(const Levels& levels, const IdVector<OpId, int>& as_cut) {
   return false;
 }
 
+namespace {
+
+bool lies_in(const Levels& levels, int level, int outer) {
+  while (level != outer && level != Levels::kOutside)
+    level = levels.levels[static_cast<size_t>(level)].parent;
+  return level == outer;
+}
+
+bool is_broken(const ir::Graph& graph, const Levels& levels, const IdVector<OpId, int>& as_cut,
+               int level) {
+  IdVector<OpId, char> is_between(graph.op_count(), 0);  // if what reads it is of the level
+  for (const OpId id : graph.ops()) {
+    const bool is_inside = lies_in(levels, as_cut[id], level);
+    if (!is_inside && as_cut[id] == Levels::kOutside) continue;
+    for (const ir::ValueId input : graph.op(id).inputs) {
+      if (!input.valid()) continue;
+      const OpId producer = graph.value(input).producer;
+      if (!producer.valid()) continue;
+      if (is_inside && is_between[producer] != 0) return true;
+      if (!is_inside && (is_between[producer] != 0 || lies_in(levels, as_cut[producer], level)))
+        is_between[id] = 1;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_broken_loop(const ir::Graph& graph, const Levels& levels,
+                     const IdVector<OpId, int>& as_cut) {
+  for (size_t level = 1; level < levels.levels.size(); ++level)
+    if (is_broken(graph, levels, as_cut, static_cast<int>(level))) return true;
+  return false;
+}
+
 Cuts cut_class(const ir::Graph& graph, const AxisClass& axis_class, int64_t parts) {
   return cuts_of(graph, axis_class, levels_of(graph, axis_class, {.parts = parts}).value());
 }

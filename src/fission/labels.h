@@ -122,6 +122,13 @@ IdVector<ir::OpId, int> levels_as_cut(const Levels& levels, const Cuts& cuts);
 // it: the same labels are there without it. `as_cut`: levels_as_cut.
 bool has_idle_level(const Levels& levels, const IdVector<ir::OpId, int>& as_cut);
 
+// Whether an op between two of a level runs in the parts around it, as its extent has not so many:
+// 32 samples between 16,384 rows and 640 heads in 64 parts. It needs all parts of what is before
+// it, and all parts behind it wait for it, so they are no loop: what a level is judged by
+// (scale.h) says too little. `as_cut`: levels_as_cut.
+bool has_broken_loop(const ir::Graph& graph, const Levels& levels,
+                     const IdVector<ir::OpId, int>& as_cut);
+
 // All ops of the class in so many parts, as equal as they can be, the larger ones first; where an
 // op's extent is a multiple of the class's least one (rows of flattened samples), its parts are
 // those of whole units. Nothing for ops whose extent is smaller. `parts` >= 2.

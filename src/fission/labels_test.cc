@@ -195,6 +195,32 @@ TEST(Labels, PartsOfLevelsBeginWhereThoseAroundDo) {
   EXPECT_EQ(bounds({2, {{"rows", 40}}}, 2), (Bounds{0, 20, 35}));
 }
 
+// Sixteen parts of rows and of heads, and eight samples between them.
+TEST(Labels, ALoopThatAnOpOfFewerPartsInterruptsIsBroken) {
+  const auto is_broken = [](bool back_to_rows, int64_t parts) {
+    Net net;
+    const ValueId x = net.given({8, 2, 6});
+    const ValueId tokens = net.op("tokens", "Tanh", {x});
+    const ValueId rows = net.op("rows", "Reshape", {tokens}, {{"shape", ir::Dims{16, 6}}});
+    const ValueId a = net.op("a", "Tanh", {rows});
+    const ValueId samples = net.op("samples", "Reshape", {a}, {{"shape", ir::Dims{8, 2, 6}}});
+    ValueId last = net.op("moved", "Transpose", {samples}, {{"perm", ir::Dims{0, 2, 1}}});
+    if (back_to_rows) {
+      last = net.op("heads", "Reshape", {last}, {{"shape", ir::Dims{48, 2}}});
+      last = net.op("b", "Tanh", {last});
+    }
+    net.graph.set_output(last, true);
+    const AxisClass axis_class = net.largest();
+    const Levels levels = levels_of(net.graph, axis_class, {2, {{"rows", parts}}}).value();
+    const auto as_cut = levels_as_cut(levels, cuts_of(net.graph, axis_class, levels));
+    EXPECT_FALSE(has_idle_level(levels, as_cut));
+    return has_broken_loop(net.graph, levels, as_cut);
+  };
+  EXPECT_FALSE(is_broken(true, 8));    // as many parts as samples
+  EXPECT_FALSE(is_broken(false, 16));  // nothing of the level is behind them
+  EXPECT_TRUE(is_broken(true, 16));
+}
+
 // The first half of the padded rows is nothing but zeros.
 TEST(Labels, AnOpWithAPartOfNothingButPaddingStaysWhole) {
   Net net;

@@ -462,6 +462,15 @@ TEST_F(Unfolding, WhatRunsBetweenRunsWithTheFirstOrTheLastPart) {
   EXPECT_EQ(unfolded({0, 1, 2, 4, 3}), "0.0 1.0 2.0 3.0 0.1 2.1 4.0 3.1 ");
 }
 
+// 2 needs both parts of 1 and makes what both of 3 read.
+TEST_F(Unfolding, ALoopEndsWhereItsPartsHandNothingOn) {
+  level_of[SchedOpId(1)] = level_of[SchedOpId(3)] = 1;
+  level_of[SchedOpId(4)] = Levels::kOutside;
+  levels.levels[0].parts = 1;
+  levels.levels[1].parts = 2;
+  EXPECT_EQ(unfolded({0, 1, 2, 3, 4}), "0.0 1.0 1.1 2.0 3.0 3.1 4.0 ");
+}
+
 TEST_F(Unfolding, ARunAgainIsOneInEachPart) {
   EXPECT_EQ(unfolded({0, 1, 0, 2}), "0.0 1.0 0.0 2.0 0.1 1.1 0.1 2.1 ");
 }

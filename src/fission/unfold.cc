@@ -24,6 +24,7 @@ class Unfolder {
   // `runs` of `level` and of what is deeper or around, in the parts that are current.
   // NOLINTNEXTLINE(misc-no-recursion): as deep as levels lie in each other
   void emit(const std::vector<SchedOpId>& runs, int level) {
+    const Places places = places_of(runs);
     for (size_t i = 0; i < runs.size() && !failed_; ++i) {
       const int here = level_of_[runs[i]];
       if (is_around(here, level)) {
@@ -35,9 +36,7 @@ class Unfolder {
         failed_ = true;  // of a level beside this one
         return;
       }
-      size_t end = i + 1;
-      for (size_t j = i; j < runs.size() && !waits(runs, i, j); ++j)
-        if (is_around(child, level_of_[runs[j]])) end = j + 1;
+      const size_t end = end_of_loop(runs, places, i, child);
       loop({runs.begin() + static_cast<ptrdiff_t>(i), runs.begin() + static_cast<ptrdiff_t>(end)},
            level, child);
       i = end - 1;
@@ -62,6 +61,43 @@ class Unfolder {
   int child_towards(int level, int deeper) const {
     while (deeper != Levels::kOutside && parent(deeper) != level) deeper = parent(deeper);
     return deeper;
+  }
+
+  using Places = IdVector<SchedOpId, std::vector<size_t>>;  // where each op runs, ascending
+
+  Places places_of(const std::vector<SchedOpId>& runs) const {
+    Places places(feeds_.size());
+    for (size_t i = 0; i < runs.size(); ++i) places[runs[i]].push_back(i);
+    return places;
+  }
+
+  // The last of the level's runs that reads what the i-th makes; itself if none does.
+  size_t last_reader(const std::vector<SchedOpId>& runs, const Places& places, size_t i,
+                     int level) const {
+    const std::vector<size_t>& own = places[runs[i]];
+    const auto again = std::upper_bound(own.begin(), own.end(), i);
+    const size_t before = again == own.end() ? runs.size() : *again;
+    size_t last = i;
+    for (const SchedOpId reader : feeds_[runs[i]]) {
+      if (!is_around(level, level_of_[reader])) continue;
+      const auto& theirs = places[reader];
+      const auto behind = std::lower_bound(theirs.begin(), theirs.end(), before);
+      if (behind != theirs.begin()) last = std::max(last, *(behind - 1));
+    }
+    return last;
+  }
+
+  // A loop that begins with the i-th run is as long as parts hand something on to later runs of the
+  // same part.
+  size_t end_of_loop(const std::vector<SchedOpId>& runs, const Places& places, size_t i,
+                     int level) const {
+    size_t end = i + 1;
+    for (size_t j = i, last = i; j <= last && !waits(runs, i, j); ++j) {
+      if (!is_around(level, level_of_[runs[j]])) continue;
+      last = std::max(last, last_reader(runs, places, j, level));
+      end = j + 1;
+    }
+    return end;
   }
 
   // Does the j-th run wait for all parts of one of those from the i-th on?

@@ -1,8 +1,9 @@
 // From a schedule of one part of everything (scale.h) to one of the step in parts: loops instead of
 // runs. All runs of a level follow each other once for each of its parts, those of a deeper level,
-// from the first to the last of them, once for each of theirs. What runs between those of a deeper
-// level but is none of them runs with its first part where it makes something for it, otherwise
-// with its last one, as what was added up is complete then.
+// once for each of theirs: a loop reaches from one of them to the last that reads what a part of
+// the loop hands on to the same part, and then the next one begins. What runs within a loop of a
+// deeper level but is none of its runs runs with its first part where it makes something for it,
+// otherwise with its last one, as what was added up is complete then.
 //
 // Where an op waits for all parts of another (passes.h) and both are among the runs of one loop,
 // the loop ends before it and the next begins.
