@@ -25,7 +25,8 @@ using ir::ValueId;
 
 constexpr int64_t kSamples = 6;
 
-// Layers of images or of rows, of other sizes, some of which read what is several layers back.
+// Layers of images or of rows, of other sizes. Some add what is several layers back, or are joined
+// to it.
 ir::Graph random_network(Rng& rng) {
   GraphWriter net;
   const bool images = rng.below(2) == 0;
@@ -46,13 +47,16 @@ ir::Graph random_network(Rng& rng) {
                         {{"strides", ir::Dims{1, 1}}, {"pads", ir::Dims{1, 1, 1, 1}}})
                : net.op("MatMul", {x, weight({channels, to})});
     x = net.op(rng.below(2) == 0 ? "Tanh" : "Sigmoid", {x});
-    for (const ValueId back : made)
-      if (net.graph().value(back).dims[1].constant() == to && rng.below(2) == 0) {
-        x = net.op("Add", {x, back});
-        break;
-      }
-    made.push_back(x);
     channels = to;
+    for (const ValueId back : made) {
+      const int64_t others = net.graph().value(back).dims[1].constant().value();
+      if (rng.below(2) != 0) continue;
+      const bool joins = others != to;
+      x = joins ? net.op("Concat", {x, back}, {{"axis", int64_t{1}}}) : net.op("Add", {x, back});
+      channels += joins ? others : 0;
+      break;
+    }
+    made.push_back(x);
   }
   net.result(net.op("Tanh", {made.back()}));
   return net.graph();

@@ -32,6 +32,7 @@ void LabelJudge::keep_within(int64_t budget_bytes) {
 LabelState LabelJudge::once(const LabelsAhead& ahead, const CutStep& cut) const {
   LabelState made{.candidate = ahead.candidate, .variant = ahead.variant, .order = ahead.order};
   made.candidate.seconds = made.once_seconds = made.least_seconds = cut.once_seconds;
+  made.join_seconds = cut.join_seconds;
   return made;
 }
 
@@ -87,7 +88,7 @@ Result<std::optional<JudgedLabels>> LabelJudge::judge(const LabelsAhead& ahead,
   if (!cut || (ahead.may_be_known && seen.contains({ahead.posed->hash(), cut->hash})))
     return std::nullopt;
   JudgedLabels made{.hash = cut->hash, .once = once(ahead, *cut)};
-  if (cut->once_seconds >= ahead.below_seconds) return made;
+  if (made.once.least_if_joined() >= ahead.below_seconds) return made;
   bound(of, *cut, ahead.limits, made.bounded.emplace(made.once));
   return made;
 }

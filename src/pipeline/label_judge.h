@@ -43,9 +43,11 @@ struct LabelState {
   // Of every schedule of one part of everything, and whether no bound says that it cannot fit; with
   // a cut along a second axis as far as what is a view in a plan is one here (label_problem.h).
   double least_seconds = 0;
+  double join_seconds = 0;  // of these, what Concats may spare (CutStep)
   bool may_fit = false;
   LabelForecast forecast = {};  // of its neighbours
 
+  double least_if_joined() const { return least_seconds - join_seconds; }
   // Whether the schedule is better than what was known; then it is what is known.
   bool take(LabelSchedule found) {
     if (candidate.fits && candidate.seconds <= found.seconds) return false;

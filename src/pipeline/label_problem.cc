@@ -115,6 +115,21 @@ Result<bool> is_outermost(const ir::Graph& step, const fission::AxisClass& axis_
   });
 }
 
+// Concats along another dimension than the first.
+std::vector<std::pair<OpId, int64_t>> inner_joins(const ir::Graph& step) {
+  std::vector<std::pair<OpId, int64_t>> joins;
+  for (const OpId id : step.ops()) {
+    const ir::Op& op = step.op(id);
+    if (op.kind != "Concat") continue;
+    const ir::Dims& dims = step.value(op.outputs[0]).dims;
+    int64_t before = 1;
+    for (int64_t d = 0; d < std::get<int64_t>(op.attrs.at("axis")); ++d)
+      before *= *dims[static_cast<size_t>(d)].constant();
+    if (before > 1) joins.emplace_back(id, before);
+  }
+  return joins;
+}
+
 }  // namespace
 
 LabelProblem::LabelProblem(ir::Graph step, const OptimizeOptions& options, int64_t order_units,
@@ -173,6 +188,7 @@ Status LabelProblem::pose() {
   LT_ASSIGN(auto scale, fission::Scale::make(step_, *view_, axis_class_, alignment, views_));
   scale_.emplace(std::move(scale));
   given_ = best_order(view_->problem).sequence;
+  joins_ = inner_joins(step_);
   return {};
 }
 
@@ -180,6 +196,21 @@ Result<IdVector<OpId, double>> LabelProblem::seconds_of(const fission::Cuts& cut
   LT_ASSIGN(auto seconds, seconds_->all(cuts));
   for (const fission::ViewInParts& view : views_)
     if (view.is_view(cuts)) seconds[view.op] = 0;
+  return seconds;
+}
+
+// Parts of one element of what lies before a Concat's axis have that axis outermost, so what they
+// join may lie one behind the other (rewrite/pieces.h).
+double LabelProblem::join_seconds(const CutStep& cut) const {
+  double seconds = 0;
+  for (const auto& [op, before] : joins_) {
+    if (!cut.cuts[op] || cut.cuts[op]->bounds.back() != before) continue;
+    const std::vector<int64_t>& bounds = cut.cuts[op]->bounds.list();
+    int64_t single = 0;
+    for (size_t k = 1; k < bounds.size(); ++k) single += bounds[k] - bounds[k - 1] == 1;
+    seconds +=
+        cut.seconds[op] * static_cast<double>(single) / static_cast<double>(bounds.size() - 1);
+  }
   return seconds;
 }
 
@@ -210,9 +241,12 @@ Result<std::optional<CutStep>> LabelProblem::cut(const fission::Labels& labels) 
   CutStep made{.levels = *std::move(levels)};
   made.cuts = fission::cuts_of(step_, axis_class_, made.levels);
   made.level_of = fission::levels_as_cut(made.levels, made.cuts);
-  if (fission::has_idle_level(made.levels, made.level_of)) return std::nullopt;
+  if (fission::has_idle_level(made.levels, made.level_of) ||
+      fission::has_broken_loop(step_, made.levels, made.level_of))
+    return std::nullopt;
   LT_ASSIGN(made.seconds, seconds_of(made.cuts));
   made.once_seconds = std::accumulate(made.seconds.begin(), made.seconds.end(), 0.0);
+  made.join_seconds = join_seconds(made);
   made.hash = hash_of(made);
   return made;
 }

@@ -40,7 +40,8 @@ struct CutStep {
   IdVector<ir::OpId, int> level_of = {};    // as cut: fission::levels_as_cut
   IdVector<ir::OpId, double> seconds = {};  // of all parts of each op
   double once_seconds = 0;                  // the sum of these
-  uint64_t hash = 0;                        // of cuts and levels
+  double join_seconds = 0;  // of these, of Concats of one sample: they may copy nothing (pieces.h)
+  uint64_t hash = 0;        // of cuts and levels
 };
 
 // Runs of the whole step's problem, in their order.
@@ -110,6 +111,7 @@ class LabelProblem {
   Status pose();
   Result<IdVector<ir::OpId, double>> seconds_of(const fission::Cuts& cuts) const;
   IdVector<ir::OpId, int64_t> workspaces() const;
+  double join_seconds(const CutStep& cut) const;
 
   const ir::Graph step_;
   const OptimizeOptions& options_;
@@ -123,6 +125,7 @@ class LabelProblem {
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
   StepRuns given_;
+  std::vector<std::pair<ir::OpId, int64_t>> joins_;  // Concats, and the elements before their axis
 };
 
 }  // namespace lowtide::pipeline

@@ -87,16 +87,16 @@ class Search {
     return found;
   }
 
-  // Even parts whose bounds are below what is known.
+  // Even parts that may take less than is known, as far as bounds and Concats tell.
   Result<std::vector<Candidate>> even_below() {
     std::vector<Candidate> found;
     LT_ASSIGN(const bool has_class, variants_.begin(step_));
     if (!has_class) return found;
     LT_ASSIGN(const auto even, judged_even());
     for (const auto& [state, hash] : even)
-      if (state.may_fit && state.least_seconds < best_seconds_)
+      if (state.may_fit && state.least_if_joined() < best_seconds_)
         found.push_back(
-            {.labels = state.candidate.labels, .fits = true, .seconds = state.least_seconds});
+            {.labels = state.candidate.labels, .fits = true, .seconds = state.least_if_joined()});
     std::stable_sort(found.begin(), found.end(),
                      [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     return found;
@@ -414,7 +414,7 @@ class Search {
   // The best may have come between.
   LabelState in_its_turn(const JudgedLabels& judged) {
     ++counts_.judged;
-    return judged.once.once_seconds < best_seconds_ ? *judged.bounded : judged.once;
+    return judged.once.least_if_joined() < best_seconds_ ? *judged.bounded : judged.once;
   }
 
   // One that is no faster than the best, each op once, is dominated: never expanded.

@@ -147,7 +147,6 @@ class LeastMemory {
   }
 
   // All but the last search with all of the work.
-  // NOLINTNEXTLINE(misc-no-recursion): likewise
   Status narrow() {
     if (options_.split.chosen()) {
       LT_ASSIGN(options_.parts_floor, floor_in_any_parts(forward_, options_));
@@ -157,25 +156,28 @@ class LeastMemory {
     }
     LT_RETURN_IF_ERROR(begin());
     if (!options_.split.chosen()) return bisect();
-    LT_ASSIGN(const std::optional<int64_t> estimated,
-              estimated_least(forward_, rest(), below_, arena(), most_seconds_));
-    if (estimated) {
-      LT_RETURN_IF_ERROR(around(*estimated));
-      if (best_->plan.claims.budget_bytes) return {};
-    }
     LT_RETURN_IF_ERROR(narrow_in_one_part());
-    return bisect();
+    const int64_t in_one_part = arena();
+    LT_ASSIGN(const std::optional<int64_t> estimated,
+              estimated_least(forward_, rest(), below_, in_one_part, most_seconds_));
+    if (estimated) LT_RETURN_IF_ERROR(around(*estimated));
+    return arena() < in_one_part ? Status() : bisect();
   }
 
-  // What the whole step needs, for who has nothing better.
-  // NOLINTNEXTLINE(misc-no-recursion): likewise
+  // What the whole step needs comes within seconds, and is what there is if time ends before parts
+  // are found.
   Status narrow_in_one_part() {
-    OptimizeOptions whole = rest();
-    whole.split = {};
-    LeastMemory in_one_part(forward_, whole, slowdown_);
-    LT_RETURN_IF_ERROR(in_one_part.narrow());
-    best_ = std::move(in_one_part.best_);
-    return {};
+    const fission::Labels chosen = std::exchange(options_.split, {});
+    const int64_t below = below_;
+    const auto least = least_bytes(forward_, options_);
+    Status made = least ? Status() : tl::unexpected(least.error());
+    if (least) {
+      below_ = *least;
+      made = bisect();
+    }
+    options_.split = chosen;
+    below_ = below;
+    return made;
   }
 
   // Parts that are given begin with their own plan, those that are to be chosen with that of the

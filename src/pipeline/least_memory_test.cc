@@ -66,6 +66,20 @@ TEST(LeastMemory, SplitsWhereItMay) {
   EXPECT_NEAR(more, split->plan.claims.once_seconds - split->whole_seconds, 1e-12);
 }
 
+// Where time ends before parts are found, what one part comes to is handed out.
+TEST(LeastMemory, HasWhatOnePartComesToWhenTimeEnds) {
+  const ir::Graph graph = mlp(12, 256, 16);
+  OptimizeOptions options = options_of_test();
+  const auto whole = optimize(graph, options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  options.split = {.parts = 0};
+  options.schedule.remat.limits.max_seconds = 0.5;
+  const auto made = least_memory(graph, options, 0.1);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_LT(made->plan.arena_bytes, whole->plan.arena_bytes * 9 / 10);
+  EXPECT_LE(made->plan.claims.predicted_seconds, 1.1 * whole->plan.claims.once_seconds);
+}
+
 // Parts that are given are kept, also where one part would do; where they take too long by
 // themselves that is an error, which says how much time they need.
 TEST(LeastMemory, KeepsThePartsThatAreGiven) {
