@@ -10,6 +10,7 @@
 #include "remat/bounds/floor.h"
 #include "remat/bounds/time_bound.h"
 #include "remat/by_rule.h"
+#include "remat/few_tries.h"
 
 namespace lowtide::remat {
 namespace {
@@ -339,7 +340,14 @@ class EachAlone {
     std::vector<SchedAction> start = runs.sequence;
     if (!take(std::move(runs))) return std::move(result_);
     if (options_.rules && !take(by_a_rule())) return std::move(result_);
+    std::vector<SchedAction> few;
+    if (result_.seconds > result_.lower_bound_seconds * (1 + kJoint.far)) {
+      RematOutcome tried = in_few_tries();
+      few = plan::runs_of(tried.sequence);
+      if (!take(std::move(tried))) return std::move(result_);
+    }
     JointOptions last = again();
+    if (!few.empty()) last.remat.starts.insert(last.remat.starts.begin(), std::move(few));
     last.remat.starts.insert(last.remat.starts.begin(), std::move(start));
     last.remat.limits.max_units /= kJoint.share_of_last;
     take(Joint(problem_, last).solve());
@@ -381,6 +389,22 @@ class EachAlone {
     made.peak_bytes = moved.peak_bytes;
     made.seconds = moved.seconds;
     return made;
+  }
+
+  // Just above the budget, where intervals between recompute alone and transfers alone are halved
+  // last: most of what is too much runs again, and transfers have little to do.
+  RematOutcome in_few_tries() const {
+    JointOptions few = again();
+    few.remat.limits.max_units /= kJoint.share_of_last;
+    std::vector<plan::SchedOpId> order(few.remat.least_peak_order.begin(),
+                                       few.remat.least_peak_order.end());
+    if (order.empty() && few.remat.reorder) {
+      const plan::ScheduleOutcome least = least_peak_order(problem_, few.remat);
+      order = least.sequence;
+    }
+    if (order.empty()) order.assign(problem_.ops.ids().begin(), problem_.ops.ids().end());
+    few.remat.least_peak_order = order;
+    return solve_in_few_tries(problem_, few);
   }
 
   // False: there is no time for more.

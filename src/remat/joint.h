@@ -12,7 +12,9 @@
 //
 // Rounds divide their work among many inner budgets, so where the answer is well above its bound,
 // recompute alone and swap alone are searched too, each with all of the work. So no lever makes the
-// answer worse than it is without that lever.
+// answer worse than it is without that lever. Where it is far above, inner budgets near the real
+// one are tried as well (few_tries.h): nothing says that the best of them is found by halving
+// intervals where neither end fits or one takes many times as long.
 //
 // Published rules are tried as well (by_rule.h): one that takes milliseconds before the rounds, one
 // that takes longer where the answer is loose. And transfers are added to the order that came in,
@@ -41,6 +43,7 @@ struct JointTuning {
   double share_of_runs = 0.75;               // of a try: the retention search; then transfers
   // Where the answer is so far above its bound, each lever is asked alone, with all of the work.
   double loose = 0.01;
+  double far = 0.1;           // likewise: a few tries near the budget, too
   int64_t share_of_last = 4;  // of the work: the part of it for both from recompute alone
   // For the rule before the rounds, so that these are the same whatever the limit of work is.
   int64_t rule_units_per_op = 20'000, most_rule_units = 100'000'000;

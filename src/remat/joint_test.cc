@@ -7,6 +7,7 @@
 
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
+#include "remat/few_tries.h"
 
 namespace lowtide::remat {
 namespace {
@@ -158,6 +159,30 @@ TEST(Joint, MoreWorkIsNeverWorse) {
   }
   EXPECT_GT(found, 6);
   EXPECT_GT(better, 2);
+}
+
+// Far above its bound it has at least what a few tries near the budget come to.
+TEST(Joint, NeverWorseThanAFewTriesNearTheBudget) {
+  Rng rng(17);
+  int found = 0, far = 0;
+  for (int i = 0; i < 100; ++i) {
+    const ScheduleProblem problem = random_problem(rng, 1);
+    const JointOptions all = quick();
+    JointOptions few = all;
+    few.remat.limits.max_units /= kJoint.share_of_last;
+    const plan::ScheduleOutcome order = least_peak_order(problem, few.remat);
+    few.remat.least_peak_order = order.sequence;
+    const RematOutcome near = solve_in_few_tries(problem, few);
+    if (near.sequence.empty()) continue;
+    ++found;
+    const RematOutcome both = solve_joint(problem, all);
+    ASSERT_FALSE(both.sequence.empty());
+    const double loose = both.lower_bound_seconds * (1 + kJoint.far);
+    EXPECT_LE(both.seconds, std::max(near.seconds, loose) * (1 + 1e-9)) << i;
+    far += both.seconds > loose;
+  }
+  EXPECT_GT(found, 30);
+  EXPECT_GT(far, 5);
 }
 
 TEST(Joint, SeveralTiersKeepTheirRoomAndTheBound) {
