@@ -109,6 +109,12 @@ TEST(CutRules, HoldTogetherWithLabels) {
   const NestedCuts alone = with({.ops = "layer*", .axis = "n", .parts = 2, .instead = true});
   ASSERT_EQ(alone.size(), 1U);
   EXPECT_EQ(alone[0][op]->bounds.size(), 3U);
+  // In place of labels means for the rules behind it, too: of those the later one decides.
+  const CutRule finest{.ops = "layer*", .axis = "m", .parts = 5, .instead = true};
+  const std::vector<CutRule> behind = {finest, {"layer*", "m", 2}};
+  const NestedCuts two = cuts_of(graph, behind, labels).value();
+  ASSERT_EQ(two.size(), 1U);
+  EXPECT_EQ(two[0][op]->bounds, (std::vector<int64_t>{0, 4, 7}));
 }
 
 // Rows of the first product are rows of the second, its columns what the second sums over.
