@@ -166,6 +166,24 @@ TEST(Levers, AnOpenSlowdownSplits) {
   EXPECT_TRUE(made(options).split.empty());
 }
 
+TEST(Levers, ASlowdownBelowZeroIsToldTheLeast) {
+  const auto model = Model::parse(R"(graph "small" "by hand"
+given "x" f32 [4, 4] input fed
+op "Relu" "relu" "" forward v0
+  out "y" f32 [4, 4] activation own output
+)",
+                                  "small.graph");
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  PlanOptions options;
+  options.slowdown = -0.05;
+  const auto refused = Plan::make(*model, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_NE(refused.error().message.find("--slowdown: -5% is below the least, 0%"),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST(Levers, RefusesWhatContradictsItself) {
   EXPECT_EQ(refusal(asked("split,cut")),
             "--allow: 'cut' is no lever; levers are split, recompute, swap, reorder, rewrite");
