@@ -45,7 +45,7 @@ WAYS_TO_LIE = ("--no-pieces", "--no-sums", "--no-strided-views")
 
 def known_names(flag: str) -> list[str]:
     """As the program lists them where it is asked for one that it does not know."""
-    refusal = lowtide("plan", ROOT / "models/gpt2.onnx", "--train", flag, "?", check=False).stderr
+    refusal = lowtide("plan", ROOT / "models/gpt2.onnx", "--train", "--budget", "60%", flag, "?", check=False).stderr
     found = re.search(r"(?:known: |levers are )([^)\n]+)", refusal)
     if found is None:
         sys.exit(f"bench/levers.py: lowtide plan {flag} '?' names nothing that it knows: {refusal}")

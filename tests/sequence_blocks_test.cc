@@ -111,6 +111,13 @@ TEST(SequenceBlocks, AreNotForManySamples) {
   EXPECT_FALSE(many.made.has_value());
 }
 
+// As many samples as queries: sizes do not tell the one from the other.
+TEST(SequenceBlocks, AreNotForAsManySamplesAsQueries) {
+  constexpr int64_t kAlike = 64;
+  const ir::Graph graph = network(kAlike, kAlike, 16, /*is_causal=*/false);
+  EXPECT_FALSE(made(graph, within(kAlike * kAlike * kAlike * 4)).is_sequence);
+}
+
 TEST(SequenceBlocks, AreNoneWhereTheyAreForbiddenOrNothingFits) {
   const ir::Graph graph = network(1, kRows, 16);
   OptimizeOptions forbidden = within(kScores);

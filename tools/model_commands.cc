@@ -144,21 +144,46 @@ Status take_budget(PlanCommand& given) {
 // "10%" or "10": per cent of each op once, as a share.
 Result<double> parse_slowdown(std::string_view text) {
   const std::string_view number = text.ends_with('%') ? text.substr(0, text.size() - 1) : text;
-  double percent = -1;
+  double percent = 0;
   const char* end = number.data() + number.size();
   const auto [at, failure] = std::from_chars(number.data(), end, percent);
-  if (failure != std::errc() || at != end || !(percent >= 0 && percent <= 1e6))
+  if (failure != std::errc() || at != end || !(percent >= -1e6 && percent <= 1e6))
     return error(ErrorCode::kUsage,
-                 fmt::format("--slowdown: '{}' is no number of per cent from 0, as in 10%", text));
+                 fmt::format("--slowdown: '{}' is no number of per cent, as in 10%", text));
+  if (percent < 0)
+    return error(ErrorCode::kUsage,
+                 fmt::format("--slowdown: '{}' is below the least, 0%: each op once of the step in "
+                             "one part",
+                             text));
   return percent / 100;
+}
+
+// Parts are chosen, and moves found, for a budget or a time.
+Status check_split(const CLI::App& command, const PlanCommand& given, bool is_limited) {
+  const PlanOptions& options = given.flags.options;
+  const std::string allowed = "," + options.allow + ",";
+  const auto allows = [&](const char* lever) {
+    return allowed.find(fmt::format(",{},", lever)) != std::string::npos;
+  };
+  if (!is_limited && options.split == "auto")
+    return error(ErrorCode::kUsage, "--split auto needs --budget or --slowdown");
+  for (const char* lever : {"split", "swap"})
+    if (!is_limited && allows(lever))
+      return error(ErrorCode::kUsage,
+                   fmt::format("--allow {} needs --budget or --slowdown", lever));
+  // Where levers are open, parts are found if others miss the budget.
+  const bool is_open = is_limited && given.max.empty() && !names_levers(command);
+  const bool may_choose = options.split == "auto" || (options.split.empty() && allows("split"));
+  return needs(command, "--no-mutation", is_open || may_choose, "--split auto");
 }
 
 Status run_plan_command(const CLI::App& command, PlanCommand& given) {
   const bool has_budget = command.get_option("--budget")->count() > 0;
   const bool is_limited = has_budget || !given.slowdown.empty();
   LT_RETURN_IF_ERROR(needs(command, "--max", has_budget, "--budget"));
-  for (const char* flag : {"--no-recompute", "--swap", "--effort", "--prove"})
+  for (const char* flag : {"--no-recompute", "--swap", "--effort", "--prove", "--without"})
     LT_RETURN_IF_ERROR(needs(command, flag, is_limited, "--budget or --slowdown"));
+  LT_RETURN_IF_ERROR(check_split(command, given, is_limited));
   LT_RETURN_IF_ERROR(check_page(given.report));
   LT_RETURN_IF_ERROR(
       check_outputs({{"-o", given.output}, {"--report", given.report}}, inputs_of(given.flags)));

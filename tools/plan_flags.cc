@@ -177,7 +177,7 @@ void add_parts_flags(CLI::App* command, PlanOptions& options) {
       ->add_option("--split", options.split,
                    "the step in parts along its largest dimension (samples, as a rule), one after "
                    "the other: so many, or with what lies behind an op in more, as in '2,norm:8', "
-                   "or auto: as the budget makes best")
+                   "or auto: as the budget or the slowdown makes best")
       ->type_name("N[,OP:M]...|auto")
       ->default_str("1");
   command
@@ -238,7 +238,8 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
   command
       ->add_option(
           "--without", options.without,
-          "search without this idea. Of --split auto: forecast (candidates are tried in the "
+          "under a budget: search without this idea. Of --split auto: forecast (candidates are "
+          "tried in the "
           "order of what prices of memory promise), waist (their orders are improved around "
           "the peak), more-cuts (other axes are cut, too). Of any parts: windows (rows "
           "beside a part's own are copied where whole values miss the budget). Of all: "
@@ -265,12 +266,17 @@ Status needs(const CLI::App& command, const char* flag, bool there, const char* 
   return error(ErrorCode::kUsage, fmt::format("{} needs {}", flag, other));
 }
 
-Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
-  LT_RETURN_IF_ERROR(check_flags(command, flags));
+bool names_levers(const CLI::App& command) {
   for (const char* flag :
        {"--allow", "--forbid", "--split", "--swap", "--cut", "--query-blocks", "--no-recompute"})
     if (const CLI::Option* lever = command.get_option_no_throw(flag); lever && lever->count() > 0)
-      flags.options.more_levers = false;
+      return true;
+  return false;
+}
+
+Result<Model> read_model(const CLI::App& command, PlanFlags& flags) {
+  LT_RETURN_IF_ERROR(check_flags(command, flags));
+  if (names_levers(command)) flags.options.more_levers = false;
   ReadOptions reading;
   LT_ASSIGN(reading.dims, parse_dims(flags.dims));
   reading.training = flags.options.train;

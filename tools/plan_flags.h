@@ -41,6 +41,9 @@ void add_search_flags(CLI::App* command, PlanFlags& flags);
 // command has not is not given.
 Status needs(const CLI::App& command, const char* flag, bool there, const char* other);
 
+// Whether a flag speaks of levers, so that these are no longer open (api/levers.h).
+bool names_levers(const CLI::App& command);
+
 // Checks the flags against each other, finishes `flags.options` and reads the model. Error: kUsage,
 // kInput.
 Result<Model> read_model(const CLI::App& command, PlanFlags& flags);

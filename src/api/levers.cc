@@ -33,6 +33,8 @@ Result<std::vector<std::string>> parse_levers(const char* flag, std::string_view
     if (std::find(kLevers.begin(), kLevers.end(), word) == kLevers.end())
       return error(ErrorCode::kUsage, fmt::format("{}: '{}' is no lever; levers are {}", flag, word,
                                                   fmt::join(kLevers, ", ")));
+    if (std::find(words.begin(), words.end(), word) != words.end())
+      return error(ErrorCode::kUsage, fmt::format("{}: lever '{}' is named twice", flag, word));
     words.emplace_back(word);
   }
   return words;
@@ -146,6 +148,28 @@ std::vector<std::string> unused_levers(const PlanOptions& asked,
     if (!is_used) unused.push_back(lever);
   }
   return unused;
+}
+
+std::vector<std::string> levers_without_effect(const PlanOptions& asked,
+                                               const pipeline::Optimized& made) {
+  std::vector<std::string> lines;
+  const std::vector<std::string>& without = asked.no_rewrites;
+  if (made.query_blocks < asked.query_blocks) {
+    const bool is_off = std::find(without.begin(), without.end(), "query-blocks") != without.end();
+    const std::string what =
+        is_off ? "the rewrite query-blocks is switched off, so nothing is in blocks of queries"
+        : made.query_blocks <= 1
+            ? "no attention was found, so nothing is in blocks of queries"
+            : fmt::format("no attention has more than {} rows of queries, so it is in {} blocks",
+                          made.query_blocks, made.query_blocks);
+    lines.push_back(fmt::format("--query-blocks {}: {}", asked.query_blocks, what));
+  }
+  for (const std::string& name : asked.rewrites) {
+    const auto is_of = [&](const pipeline::RewriteWorth& one) { return one.name == name; };
+    if (std::none_of(made.rewrites.begin(), made.rewrites.end(), is_of))
+      lines.push_back(fmt::format("--rewrite {}: it found nothing to change", name));
+  }
+  return lines;
 }
 
 namespace {

@@ -45,6 +45,11 @@ Result<PlanOptions> with_levers(const PlanOptions& options, const cost::DevicePr
 std::vector<std::string> unused_levers(const PlanOptions& asked,
                                        const pipeline::OptimizeOptions& options);
 
+// Of what was asked for by name, what this model has nothing for: blocks of queries, or so many of
+// them, and rewrites; a line each, as a note.
+std::vector<std::string> levers_without_effect(const PlanOptions& asked,
+                                               const pipeline::Optimized& made);
+
 // Of a budget that was not kept: what each lever that was not used would need at least (a bound, no
 // promise) and, where that keeps the budget, what time it would take (at least; of even parts an
 // estimate), as the end of a line; empty, where all that the device has were used. Rewrites are

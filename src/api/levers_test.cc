@@ -48,6 +48,37 @@ TEST(Levers, WithoutAWordOptionsAreAsTheyWere) {
   EXPECT_TRUE(same.no_rewrites.empty());
 }
 
+TEST(Levers, AreNamedOnceEach) {
+  EXPECT_EQ(refusal(asked("swap,swap")), "--allow: lever 'swap' is named twice");
+  EXPECT_EQ(refusal(asked("", "split,swap,split")), "--forbid: lever 'split' is named twice");
+}
+
+// What a model has nothing for is told, and nothing else.
+TEST(Levers, WithoutEffectAreNamed) {
+  PlanOptions options;
+  pipeline::Optimized made;
+  EXPECT_TRUE(levers_without_effect(options, made).empty());
+  options.query_blocks = 65;
+  options.rewrites = {"chunked-loss", "reassociate"};
+  made.rewrites = {{.name = "reassociate", .ops = 2}};
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(levers_without_effect(options, made),
+            (Lines{"--query-blocks 65: no attention was found, so nothing is in blocks of queries",
+                   "--rewrite chunked-loss: it found nothing to change"}));
+  made.query_blocks = 64;
+  options.rewrites.clear();
+  EXPECT_EQ(levers_without_effect(options, made),
+            (Lines{"--query-blocks 65: no attention has more than 64 rows of queries, so it is in "
+                   "64 blocks"}));
+  made.query_blocks = 1;
+  options.no_rewrites = {"query-blocks"};
+  EXPECT_EQ(levers_without_effect(options, made),
+            (Lines{"--query-blocks 65: the rewrite query-blocks is switched off, so nothing is in "
+                   "blocks of queries"}));
+  options.query_blocks = 1;
+  EXPECT_TRUE(levers_without_effect(options, made).empty());
+}
+
 TEST(Levers, AllowNamesAllThatMayBeUsed) {
   const PlanOptions split = made(asked("split"));
   EXPECT_EQ(split.split, "auto");
@@ -133,6 +164,24 @@ TEST(Levers, AnOpenSlowdownSplits) {
   options.allow.clear();
   options.more_levers = false;
   EXPECT_TRUE(made(options).split.empty());
+}
+
+TEST(Levers, ASlowdownBelowZeroIsToldTheLeast) {
+  const auto model = Model::parse(R"(graph "small" "by hand"
+given "x" f32 [4, 4] input fed
+op "Relu" "relu" "" forward v0
+  out "y" f32 [4, 4] activation own output
+)",
+                                  "small.graph");
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  PlanOptions options;
+  options.slowdown = -0.05;
+  const auto refused = Plan::make(*model, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_NE(refused.error().message.find("--slowdown: -5% is below the least, 0%"),
+            std::string::npos)
+      << refused.error().message;
 }
 
 TEST(Levers, RefusesWhatContradictsItself) {

@@ -378,6 +378,11 @@ namespace {
 constexpr double kFirstShare = 0.5;
 
 Status check_one_question(const PlanOptions& options) {
+  if (options.slowdown && !(*options.slowdown >= 0 && std::isfinite(*options.slowdown)))
+    return error(ErrorCode::kUsage,
+                 fmt::format("--slowdown: {:.4g}% is below the least, 0%: each op once of the step "
+                             "in one part",
+                             100 * *options.slowdown));
   const int asked = (options.budget_bytes ? 1 : 0) + (options.budget.empty() ? 0 : 1) +
                     (options.slowdown ? 1 : 0);
   if (asked <= 1) return {};
@@ -475,6 +480,8 @@ std::unique_ptr<Plan::State> finish_plan(pipeline::Optimized optimized, const Pl
   state->facts.unused_levers = unused_levers(planning.asked, planning.options);
   state->facts.all_levers = all_levers(planning.asked, planning.options.device);
   for (const std::string& note : optimized.notes)
+    state->facts.notes.push_back(printable(note, kMostNote));
+  for (const std::string& note : levers_without_effect(planning.asked, optimized))
     state->facts.notes.push_back(printable(note, kMostNote));
   if (planning.asked.train)
     if (const std::string note = untrained_note(optimized.plan); !note.empty())

@@ -285,4 +285,21 @@ Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph, AxisChoice c
   return classes;
 }
 
+Result<bool> walks_samples(const ir::Graph& graph, const AxisClass& axis_class) {
+  const auto is_fed = [&](ir::ValueId id) {
+    return id.valid() && !graph.value(id).producer.valid() &&
+           graph.value(id).initial.kind == ir::InitialValue::Kind::kFed;
+  };
+  for (const ClassAxis& member : axis_class.axes) {
+    const std::vector<ir::ValueId>& inputs = graph.op(member.op).inputs;
+    if (std::none_of(inputs.begin(), inputs.end(), is_fed)) continue;
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, member.op)));
+    for (const ops::AxisUse& use : map.uses)
+      if (!use.is_output && use.axis == member.axis && use.dim == 0 && walks_along(use) &&
+          is_fed(inputs[static_cast<size_t>(use.operand)]))
+        return true;
+  }
+  return false;
+}
+
 }  // namespace lowtide::fission

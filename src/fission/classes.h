@@ -63,4 +63,8 @@ Result<IdVector<ir::OpId, ops::AxisMap>> axis_maps(const ir::Graph& graph);
 Result<std::vector<AxisClass>> axis_classes(const ir::Graph& graph,
                                             AxisChoice choice = AxisChoice::kToCut);
 
+// Whether an op of the class walks the first dimension of what is fed: samples, as a rule. Error:
+// as ops::axis_map.
+Result<bool> walks_samples(const ir::Graph& graph, const AxisClass& axis_class);
+
 }  // namespace lowtide::fission

@@ -1,4 +1,4 @@
-// Labels: in how many parts each op of an axis class runs (MAGIS's F-Tree, section 4.2, as
+// Labels: in how many parts each op of an axis class runs (MAGIS's F-Tree, section 4.3, as
 // numbers).
 //
 //     4                    every op of the largest class in 4 parts

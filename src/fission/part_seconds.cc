@@ -139,9 +139,10 @@ Result<double> PartSeconds::once(const Key& key, const std::function<Result<doub
 // So many places before and behind a part decide what its windows read of an operand's ends; none
 // where the axis has no windows. Of what is shifted (Pad, Slice) every place may.
 Result<int64_t> PartSeconds::reach_of(OpId id, int axis) {
-  const auto [found, is_new] = reach_.try_emplace({desc_of_[id], axis}, 0);
-  if (!is_new) return found->second;
+  const auto found = reach_.find({desc_of_[id], axis});
+  if (found != reach_.end()) return found->second;
   LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph_, id)));
+  int64_t most = 0;
   for (const ops::AxisUse& use : map.uses) {
     if (use.axis != axis) continue;
     int64_t places = 0;
@@ -149,9 +150,9 @@ Result<int64_t> PartSeconds::reach_of(OpId id, int axis) {
       places = *map.axes[static_cast<size_t>(axis)].extent.constant();
     if (use.kind == ops::LinkKind::kWindow)
       places = std::max(*use.halo_low.constant(), *use.halo_high.constant());
-    found->second = std::max(found->second, places);
+    most = std::max(most, places);
   }
-  return found->second;
+  return reach_[{desc_of_[id], axis}] = most;
 }
 
 Result<double> PartSeconds::all_parts(OpId id, const Cut& cut) {

@@ -1,4 +1,4 @@
-// Regions worth parts of their own: the candidates of MAGIS's F-Tree (section 4.2, algorithm 1).
+// Regions worth parts of their own: the candidates of MAGIS's F-Tree (section 4.3, algorithm 1).
 //
 // A region is what an op of the class, its head, dominates (labels.h). It is worth the bytes of the
 // hot spot that it makes, what is in memory at the peak: in two parts half of them are gone; less

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "fission/classes.h"
@@ -95,9 +96,9 @@ namespace {
 // Rules one after another, over the cuts of labels.
 class Rules {
  public:
-  Rules(const ir::Graph& graph, const Cuts& labels)
-      : graph_(graph), labels_(labels), cuts_(kMostAxes, Cuts(graph.op_count())) {
-    cuts_[0] = labels;
+  Rules(const ir::Graph& graph, Cuts labels)
+      : graph_(graph), labels_(std::move(labels)), cuts_(kMostAxes, Cuts(graph.op_count())) {
+    cuts_[0] = labels_;
   }
 
   Status take(const CutRule& rule) {
@@ -144,13 +145,15 @@ class Rules {
 
   // Error: the op cannot run so together with what cuts it already; it stays as it was.
   Status take(ir::OpId id, Cut cut, bool instead) {
-    if (instead)
+    if (instead) {
+      labels_[id].reset();
       for (Cuts& layer : cuts_) layer[id].reset();
+    }
     std::optional<Cut>&first = cuts_[0][id], &second = cuts_[1][id];
     if (!first || first->axis == cut.axis) {
       const std::optional<Cut>& label = labels_[id];
       const bool is_finer_label =
-          label && !instead && label->axis == cut.axis && label->bounds.size() >= cut.bounds.size();
+          label && label->axis == cut.axis && label->bounds.size() >= cut.bounds.size();
       if (is_finer_label) cut = *label;
       if (second) LT_RETURN_IF_ERROR(check_within(id, cut, *second));
       first = std::move(cut);
@@ -180,7 +183,7 @@ class Rules {
   }
 
   const ir::Graph& graph_;
-  const Cuts& labels_;
+  Cuts labels_;  // that still count: a rule may stand in their place
   NestedCuts cuts_;
 };
 static_assert(kMostAxes == 2, "Rules::take knows an outer cut and an inner one");

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "fission/classes.h"
 #include "ops/op_table.h"
 
 namespace lowtide::fission {
@@ -109,6 +112,12 @@ TEST(CutRules, HoldTogetherWithLabels) {
   const NestedCuts alone = with({.ops = "layer*", .axis = "n", .parts = 2, .instead = true});
   ASSERT_EQ(alone.size(), 1U);
   EXPECT_EQ(alone[0][op]->bounds.size(), 3U);
+  // In place of labels means for the rules behind it, too: of those the later one decides.
+  const CutRule finest{.ops = "layer*", .axis = "m", .parts = 5, .instead = true};
+  const std::vector<CutRule> behind = {finest, {"layer*", "m", 2}};
+  const NestedCuts two = cuts_of(graph, behind, labels).value();
+  ASSERT_EQ(two.size(), 1U);
+  EXPECT_EQ(two[0][op]->bounds, (std::vector<int64_t>{0, 4, 7}));
 }
 
 // Rows of the first product are rows of the second, its columns what the second sums over.
@@ -132,6 +141,31 @@ TEST(CutRules, OfAClassSpeakOfAllItsOps) {
   EXPECT_FALSE(cuts_of(graph, {&large, 1}).value().front()[ir::OpId(1)]);
   EXPECT_FALSE(cut_along("k")[ir::OpId(1)]);
   EXPECT_TRUE(cut_along("k")[ir::OpId(0)]);
+}
+
+// Samples are the first dimension of what is fed; what is seeded has none.
+TEST(AxisClasses, WalkSamplesWhereTheFirstDimensionIsFed) {
+  ir::Graph graph;
+  const auto given = [&](const char* name, ir::Dims dims, ir::InitialValue::Kind kind) {
+    ir::Value value;
+    value.name = name, value.dims = std::move(dims), value.initial.kind = kind;
+    return graph.add_value(std::move(value));
+  };
+  const auto fed = given("x", {7, 3}, ir::InitialValue::Kind::kFed);
+  const auto first = given("w0", {3, 5}, ir::InitialValue::Kind::kSeeded);
+  const auto second = given("w1", {5, 4}, ir::InitialValue::Kind::kSeeded);
+  const auto hidden = ops::append(graph, "MatMul", {fed, first}, {}, {});
+  const auto made = ops::append(graph, "MatMul", {graph.op(*hidden).outputs[0], second}, {}, {});
+  graph.set_output(graph.op(*made).outputs[0], true);
+  const auto classes = axis_classes(graph).value();
+  ASSERT_EQ(classes.size(), 2U);
+  int of_samples = 0;
+  for (const AxisClass& axis_class : classes) {
+    const bool walks = walks_samples(graph, axis_class).value();
+    EXPECT_EQ(walks, axis_class.least_extent == 7) << axis_class.least_extent;
+    of_samples += walks;
+  }
+  EXPECT_EQ(of_samples, 1);
 }
 
 TEST(CutRules, NameTheOpWhoseAxisIsNotThere) {

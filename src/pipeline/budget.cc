@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 
 #include "base/bytes.h"
@@ -64,7 +63,7 @@ class Fitter {
     int64_t target = budget, low = 0, missed = budget;
     bool closing = false;
     for (int attempt = 0; attempt < options_.schedules_packed; ++attempt) {
-      spend(search, attempt == 0 ? 2 : 2 * (options_.schedules_packed - 1));
+      spend(search, attempt);
       look_at_stop();
       if (cut_short_ && (best || (least_arena_ && seconds_left() <= 0))) break;
       if (cut_short_ && !closing && low == 0)
@@ -204,8 +203,18 @@ class Fitter {
     return any;
   }
 
-  // Leaves `search` that part of the whole work.
-  void spend(remat::JointOptions& search, int64_t part) const {
+  // Of all the work, what is done before an attempt: the first takes half, the others share the
+  // rest; a single one takes all of it.
+  double share_before(int attempt) const {
+    if (attempt == 0) return 0;
+    const int others = options_.schedules_packed - 1;
+    return others == 0 ? 1 : 0.5 + 0.5 * (attempt - 1) / others;
+  }
+
+  // Leaves `search` an attempt's part of the whole work.
+  void spend(remat::JointOptions& search, int attempt) const {
+    const int others = options_.schedules_packed - 1;
+    const int64_t part = others == 0 ? 1 : attempt == 0 ? 2 : 2 * others;
     search.remat.limits.max_units = std::max<int64_t>(1, search_.remat.limits.max_units / part);
     search.swap.limits.max_units = std::max<int64_t>(1, search_.swap.limits.max_units / part);
   }
@@ -250,9 +259,7 @@ class Fitter {
   // Progress of all attempts together. Only what has addresses is the best so far.
   void watch(remat::JointOptions& search, int attempt, int64_t budget, const Solution* best) {
     if (!options_.progress) return;
-    const double from =
-        attempt == 0 ? 0 : 0.5 + 0.5 * (attempt - 1) / (options_.schedules_packed - 1);
-    const double to = 0.5 + 0.5 * attempt / (options_.schedules_packed - 1);
+    const double from = share_before(attempt), to = share_before(attempt + 1);
     search.remat.progress = [=, this](const plan::Progress& searched) {
       plan::Progress progress;
       progress.stage = searched.stage;

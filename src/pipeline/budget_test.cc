@@ -196,6 +196,32 @@ TEST(Budget, OnlyWhatHasAddressesIsToldAsTheBest) {
   }
 }
 
+// All the work is the one attempt's.
+TEST(Budget, ASingleScheduleGetsAllTheWork) {
+  OptimizeOptions options = training_options();
+  options.budget_bytes = 150'000;
+  options.find_smallest = false;
+  Listener two, one;
+  options.schedules_packed = 2;
+  two.attach(options);
+  const auto halved = optimize(tall_mlp(), options);
+  ASSERT_TRUE(halved.has_value()) << halved.error().message;
+  options.schedules_packed = 1;
+  one.attach(options);
+  const auto whole = optimize(tall_mlp(), options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  EXPECT_LE(whole->plan.arena_bytes, *options.budget_bytes);
+  EXPECT_TRUE(verify::verify(whole->plan).ok());
+  ASSERT_FALSE(one.told.empty());
+  double share = 0;
+  for (const plan::Progress& progress : one.told) {
+    EXPECT_GE(progress.share, share) << "it would be no number if it were divided by 0 others";
+    EXPECT_LE(progress.share, 1);
+    share = progress.share;
+  }
+  EXPECT_GT(share, 0.5) << "the first of two has the first half";
+}
+
 TEST(Budget, AProofIsToldAfterTheSearch) {
   OptimizeOptions options = training_options();
   options.budget_bytes = 150'000;

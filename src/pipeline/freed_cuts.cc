@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -134,20 +136,26 @@ class Comparison {
 }  // namespace
 
 std::vector<fission::CutRule> FreedClass::cuts(bool instead) const {
-  return cuts_of_class(step, classes[which], instead, kFreedCuts.numbers);
+  return cuts_of_class(made->step, made->classes[which], instead, kFreedCuts.numbers);
 }
 
 Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step, const OptimizeOptions& options,
                                               bool anywhere) {
   std::vector<FreedClass> found;
+  std::optional<std::vector<AxisClass>>
+      before;  // found where the first rewrite has something to do
   for (const std::string& name : freeing_rewrites(options)) {
-    const std::optional<ir::Graph> made = freed(step, name);
-    if (!made) continue;
-    LT_ASSIGN(const std::vector<AxisClass> before, classes_to_cut(step));
-    LT_ASSIGN(const std::vector<AxisClass> classes, classes_to_cut(*made));
-    const Comparison compare(step, before.empty() ? AxisClass() : before.front(), *made);
-    for (size_t k = 0; k < classes.size(); ++k)
-      if (compare.may_pay(classes[k], anywhere)) found.push_back({name, *made, classes, k});
+    std::optional<ir::Graph> step_made = freed(step, name);
+    if (!step_made) continue;
+    if (!before) {
+      LT_ASSIGN(before, classes_to_cut(step));
+    }
+    LT_ASSIGN(std::vector<AxisClass> classes, classes_to_cut(*step_made));
+    const auto made =
+        std::make_shared<const FreedStep>(FreedStep{std::move(*step_made), std::move(classes)});
+    const Comparison compare(step, before->empty() ? AxisClass() : before->front(), made->step);
+    for (size_t k = 0; k < made->classes.size(); ++k)
+      if (compare.may_pay(made->classes[k], anywhere)) found.push_back({name, made, k});
   }
   return found;
 }

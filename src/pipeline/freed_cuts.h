@@ -18,6 +18,7 @@
 // Tests: freed_cuts_test.cc, tests/label_moves_test.cc.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,12 +31,17 @@
 
 namespace lowtide::pipeline {
 
+// The step that a rewrite makes, and its classes (classes_to_cut).
+struct FreedStep {
+  ir::Graph step;
+  std::vector<fission::AxisClass> classes;
+};
+
 // A class of the step that the rewrite makes.
 struct FreedClass {
   std::string rewrite;
-  ir::Graph step;
-  std::vector<fission::AxisClass> classes;  // of that step (classes_to_cut)
-  size_t which = 0;                         // of them
+  std::shared_ptr<const FreedStep> made;  // of all the rewrite's classes
+  size_t which = 0;                       // of them
 
   bool is_labelled() const { return which == 0; }  // labels speak of the largest one
   std::vector<fission::CutRule> cuts(bool instead) const;

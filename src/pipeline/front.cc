@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <initializer_list>
 #include <tuple>
 #include <utility>

@@ -71,6 +71,12 @@ void print_training(const autodiff::TrainingOptions& training, std::string& text
   if (!training.loss.output.empty()) text += fmt::format("loss_output {}\n", training.loss.output);
   if (training.loss.ignore_index)
     text += fmt::format("ignore_index {}\n", *training.loss.ignore_index);
+  if (training.loss.class_axis) text += fmt::format("class_axis {}\n", *training.loss.class_axis);
+  if (training.loss.keep_outputs) text += "keep_outputs true\n";
+  if (!training.gradient.add_into_buffers) text += "add_into_buffers false\n";
+  if (!training.update) text += "update false\n";
+  for (const std::string& name : training.frozen)
+    text += fmt::format("frozen {}\n", printable(name));
   text += fmt::format("optimizer {}\nlearning_rate {}\nweight_decay {}\n", adam ? "adamw" : "sgd",
                       optimizer.learning_rate, optimizer.weight_decay);
   if (adam)
@@ -78,6 +84,96 @@ void print_training(const autodiff::TrainingOptions& training, std::string& text
                         optimizer.epsilon);
   else
     text += fmt::format("momentum {}\n", optimizer.momentum);
+}
+
+// A switch that is on unless somebody does without what it stands for.
+template <typename Options>
+struct Switch {
+  const char* name;
+  bool Options::*member;
+};
+constexpr Switch<order::OrderOptions> kOrderSwitches[] = {
+    {"decompose", &order::OrderOptions::decompose},
+    {"list_rules", &order::OrderOptions::list_rules},
+    {"post_orders", &order::OrderOptions::post_orders},
+    {"closure_greedy", &order::OrderOptions::closure_greedy},
+    {"safe_moves", &order::OrderOptions::safe_moves},
+    {"excursions", &order::OrderOptions::excursions},
+    {"cut_bound", &order::OrderOptions::cut_bound},
+    {"exact_search", &order::OrderOptions::exact_search},
+    {"beam", &order::OrderOptions::beam},
+};
+// Those that the pipeline itself turns off, for plans that are to be there soon.
+constexpr Switch<remat::RematOptions> kScheduleSwitches[] = {
+    {"cut_start", &remat::RematOptions::cut_start},
+    {"mixed_start", &remat::RematOptions::mixed_start},
+    {"order_start", &remat::RematOptions::order_start},
+    {"greedy_start", &remat::RematOptions::greedy_start},
+    {"chain_start", &remat::RematOptions::chain_start},
+    {"cut_bound", &remat::RematOptions::cut_bound},
+    {"several_cuts", &remat::RematOptions::several_cuts},
+};
+
+template <typename Options, size_t kCount>
+void print_switches(std::string_view of, const Switch<Options> (&switches)[kCount],
+                    const Options& options, std::string& text) {
+  for (const Switch<Options>& one : switches)
+    if (!(options.*one.member)) text += fmt::format("{}_without {}\n", of, one.name);
+}
+
+template <typename Number>
+void print_changed(std::string_view name, Number number, Number usual, std::string& text) {
+  if (number != usual) text += fmt::format("{} {}\n", name, number);
+}
+
+void print_rewrites_and_parts(const OptimizeOptions& options, std::string& text) {
+  for (const std::string& name : options.rewrites.with) text += fmt::format("rewrite {}\n", name);
+  for (const std::string& name : options.rewrites.without)
+    text += fmt::format("no_rewrite {}\n", name);
+  print_changed<int64_t>("query_blocks", options.query_blocks, 1, text);
+  for (const fission::CutRule& cut : options.cuts)
+    text += fmt::format("cut {}\n", fission::print(cut));
+  if (!options.split.whole()) text += fmt::format("split {}\n", fission::print(options.split));
+  for (const LabelMutation& mutation : label_mutations())
+    if (!(options.mutations.*mutation.member))
+      text += fmt::format("no_mutation {}\n", mutation.name);
+  OptimizeOptions asked = options;
+  for (const SearchIdea& idea : search_ideas())
+    if (!idea.of(asked)) text += fmt::format("without {}\n", idea.name);
+  if (options.most_seconds) text += fmt::format("most_seconds {}\n", *options.most_seconds);
+}
+
+void print_order_and_pack(const OptimizeOptions& options, std::string& text) {
+  const order::OrderOptions usual;
+  text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
+                      options.order.limits.max_seconds);
+  print_changed("order_max_units", options.order.limits.max_units, usual.limits.max_units, text);
+  print_changed("order_idle_units", options.order.idle_units, usual.idle_units, text);
+  print_changed("order_random_restarts", options.order.random_restarts, usual.random_restarts,
+                text);
+  print_switches("order", kOrderSwitches, options.order, text);
+  text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",
+                      options.pack.limits.max_units, options.pack.threads, options.pack_retries);
+}
+
+void print_schedule(const OptimizeOptions& options, std::string& text) {
+  const OptimizeOptions usual;
+  const remat::RematOptions& remat = options.schedule.remat;
+  text += fmt::format("reorder {}\nrecompute {}\ntransfers {}\nswap_residents {}\n", remat.reorder,
+                      options.schedule.recompute, options.schedule.transfers,
+                      options.schedule.swap.spans.residents);
+  text += fmt::format("schedule_seed {}\nschedule_max_units {}\nschedule_threads {}\n", remat.seed,
+                      remat.limits.max_units, remat.threads);
+  print_changed("swap_max_units", options.schedule.swap.limits.max_units,
+                usual.schedule.swap.limits.max_units, text);
+  print_switches("schedule", kScheduleSwitches, remat, text);
+  print_changed("schedules_packed", options.schedules_packed, usual.schedules_packed, text);
+  for (const std::vector<std::string>& start : options.starts) {
+    text += "start";
+    for (const std::string& op : start) text += ' ' + printable(op);
+    text += '\n';
+  }
+  text += fmt::format("proof_units {}\n", options.proof_units);
 }
 
 }  // namespace
@@ -95,29 +191,10 @@ std::string print(const OptimizeOptions& options) {
   if (options.training) print_training(*options.training, text);
   text += fmt::format("pieces {}\nsums {}\nstrided_views {}\n", options.pieces, options.sums,
                       options.strided_views);
-  for (const std::string& name : options.rewrites.with) text += fmt::format("rewrite {}\n", name);
-  for (const std::string& name : options.rewrites.without)
-    text += fmt::format("no_rewrite {}\n", name);
-  for (const fission::CutRule& cut : options.cuts)
-    text += fmt::format("cut {}\n", fission::print(cut));
-  if (!options.split.whole()) text += fmt::format("split {}\n", fission::print(options.split));
-  for (const LabelMutation& mutation : label_mutations())
-    if (!(options.mutations.*mutation.member))
-      text += fmt::format("no_mutation {}\n", mutation.name);
-  OptimizeOptions asked = options;
-  for (const SearchIdea& idea : search_ideas())
-    if (!idea.of(asked)) text += fmt::format("without {}\n", idea.name);
-  text += fmt::format("order_seed {}\norder_max_seconds {}\n", options.order.seed,
-                      options.order.limits.max_seconds);
-  text += fmt::format("pack_work_limit {}\npack_threads {}\npack_retries {}\n",
-                      options.pack.limits.max_units, options.pack.threads, options.pack_retries);
-  text += fmt::format("reorder {}\nrecompute {}\ntransfers {}\nswap_residents {}\n",
-                      options.schedule.remat.reorder, options.schedule.recompute,
-                      options.schedule.transfers, options.schedule.swap.spans.residents);
-  text += fmt::format("schedule_seed {}\nschedule_max_units {}\nschedule_threads {}\n",
-                      options.schedule.remat.seed, options.schedule.remat.limits.max_units,
-                      options.schedule.remat.threads);
-  return text + fmt::format("proof_units {}\n", options.proof_units);
+  print_rewrites_and_parts(options, text);
+  print_order_and_pack(options, text);
+  print_schedule(options, text);
+  return text;
 }
 
 Status pass_gate(const plan::Plan& plan, const MadeFrom& from) {

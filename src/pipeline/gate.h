@@ -33,7 +33,9 @@ struct MadeFrom {
 // Error: kInternal, in one line: what the verifier found, and the folder.
 Status pass_gate(const plan::Plan& plan, const MadeFrom& from);
 
-// The options as text, one per line: what would make the plan again from the graph.
+// The options as text, one per line: what would make the plan again from the graph. What is as it
+// is unless somebody says otherwise may be left out; where a member can make another plan, another
+// value of it is another text.
 std::string print(const OptimizeOptions& options);
 
 }  // namespace lowtide::pipeline

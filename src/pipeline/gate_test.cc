@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "base/file.h"
@@ -212,6 +213,73 @@ TEST_F(GateTest, WhereNothingCanBeKeptTheMessageSaysSo) {
   EXPECT_EQ(status.error().code, ErrorCode::kInternal);
   EXPECT_NE(status.error().message.find("peak: "), std::string::npos);
   EXPECT_NE(status.error().message.find("could not be kept: "), std::string::npos);
+}
+
+// What would make the plan again is all there: each change of an option changes the text, and no
+// two changes are the same one.
+TEST(PrintedOptions, TellEachChangeThatCanMakeAnotherPlan) {
+  using Change = void (*)(OptimizeOptions&);
+  const Change changes[] = {
+      [](OptimizeOptions& o) { o.training->loss.kind = autodiff::LossKind::kMeanSquaredError; },
+      [](OptimizeOptions& o) { o.training->loss.output = "logits"; },
+      [](OptimizeOptions& o) { o.training->loss.class_axis = 1; },
+      [](OptimizeOptions& o) { o.training->loss.ignore_index = -100; },
+      [](OptimizeOptions& o) { o.training->loss.keep_outputs = true; },
+      [](OptimizeOptions& o) { o.training->gradient.add_into_buffers = false; },
+      [](OptimizeOptions& o) { o.training->optimizer.learning_rate = 0.5; },
+      [](OptimizeOptions& o) { o.training->update = false; },
+      [](OptimizeOptions& o) { o.training->frozen = {"w0"}; },
+      [](OptimizeOptions& o) { o.training.reset(); },
+      [](OptimizeOptions& o) { o.device.name = "another"; },
+      [](OptimizeOptions& o) { o.budget_bytes = 4096; },
+      [](OptimizeOptions& o) {
+        o.slow_tiers = {{"host", plan::Link{1e9, 1e9, 1e-6}}};
+      },
+      [](OptimizeOptions& o) { o.pieces = false; },
+      [](OptimizeOptions& o) { o.sums = false; },
+      [](OptimizeOptions& o) { o.strided_views = false; },
+      [](OptimizeOptions& o) { o.rewrites.with = {"direct-slices"}; },
+      [](OptimizeOptions& o) { o.rewrites.without = {"direct-slices"}; },
+      [](OptimizeOptions& o) { o.query_blocks = 4; },
+      [](OptimizeOptions& o) {
+        o.cuts = {{"MatMul", "m", 2}};
+      },
+      [](OptimizeOptions& o) { o.split.parts = 2; },
+      [](OptimizeOptions& o) { o.mutations.*label_mutations().front().member = false; },
+      [](OptimizeOptions& o) { o.ideas.windows = false; },
+      [](OptimizeOptions& o) {
+        o.starts = {{"MatMul", "Relu"}};
+      },
+      [](OptimizeOptions& o) { o.order.seed = 7; },
+      [](OptimizeOptions& o) { o.order.limits.max_units = 1; },
+      [](OptimizeOptions& o) { o.order.limits.max_seconds = 1; },
+      [](OptimizeOptions& o) { o.order.random_restarts = 0; },
+      [](OptimizeOptions& o) { o.order.exact_search = false; },
+      [](OptimizeOptions& o) { o.order.cut_bound = false; },
+      [](OptimizeOptions& o) { o.pack.limits.max_units = 1; },
+      [](OptimizeOptions& o) { o.pack_retries = 0; },
+      [](OptimizeOptions& o) { o.schedules_packed = 1; },
+      [](OptimizeOptions& o) { o.schedule.recompute = false; },
+      [](OptimizeOptions& o) { o.schedule.transfers = false; },
+      [](OptimizeOptions& o) { o.schedule.swap.spans.residents = false; },
+      [](OptimizeOptions& o) { o.schedule.swap.limits.max_units = 1; },
+      [](OptimizeOptions& o) { o.schedule.remat.reorder = false; },
+      [](OptimizeOptions& o) { o.schedule.remat.seed = 7; },
+      [](OptimizeOptions& o) { o.schedule.remat.limits.max_units = 1; },
+      [](OptimizeOptions& o) { o.schedule.remat.cut_start = false; },
+      [](OptimizeOptions& o) { o.schedule.remat.several_cuts = false; },
+      [](OptimizeOptions& o) { o.proof_units = 1; },
+      [](OptimizeOptions& o) { o.most_seconds = 0.5; },
+  };
+  OptimizeOptions plain = options_on_cpu();
+  plain.training.emplace();
+  std::set<std::string> texts = {print(plain)};
+  for (size_t k = 0; k < std::size(changes); ++k) {
+    OptimizeOptions changed = plain;
+    changes[k](changed);
+    EXPECT_TRUE(texts.insert(print(changed)).second) << "change " << k;
+  }
+  EXPECT_EQ(texts.size(), std::size(changes) + 1);
 }
 
 TEST_F(GateTest, ManyFindingsAreOneLine) {

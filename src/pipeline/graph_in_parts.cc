@@ -12,29 +12,10 @@
 #include "fission/expand.h"
 #include "fission/part_order.h"
 #include "ir/graph.h"
-#include "ops/op_table.h"
 
 namespace lowtide::pipeline {
 
 namespace {
-
-// Whether an op of the class walks the first dimension of what is fed.
-Result<bool> has_samples(const ir::Graph& graph, const fission::AxisClass& axis_class) {
-  for (const fission::ClassAxis& member : axis_class.axes) {
-    const std::vector<ir::ValueId>& inputs = graph.op(member.op).inputs;
-    const auto is_fed = [&](ir::ValueId id) {
-      return id.valid() && !graph.value(id).producer.valid() &&
-             graph.value(id).initial.kind == ir::InitialValue::Kind::kFed;
-    };
-    if (std::none_of(inputs.begin(), inputs.end(), is_fed)) continue;
-    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(graph, member.op)));
-    for (const ops::AxisUse& use : map.uses)
-      if (!use.is_output && use.axis == member.axis && use.dim == 0 && fission::walks_along(use) &&
-          is_fed(inputs[static_cast<size_t>(use.operand)]))
-        return true;
-  }
-  return false;
-}
 
 // Those of samples. Samples are one dimension through ops that couple them, too (a
 // batch norm), of which each class that they end has a stretch; and each batch has classes of its
@@ -44,7 +25,7 @@ Result<std::vector<fission::AxisClass>> classes_of_samples(const ir::Graph& grap
             fission::axis_classes(graph, fission::AxisChoice::kCoupledToo));
   std::set<std::pair<ir::OpId, int>> samples;
   for (const fission::AxisClass& axis_class : unbroken) {
-    LT_ASSIGN(const bool is_meant, has_samples(graph, axis_class));
+    LT_ASSIGN(const bool is_meant, fission::walks_samples(graph, axis_class));
     for (const fission::ClassAxis& axis : axis_class.axes)
       if (is_meant) samples.emplace(axis.op, axis.axis);
   }

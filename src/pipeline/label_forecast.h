@@ -1,5 +1,5 @@
 // What labels may be expected to take before they are judged, from labels that differ in one level
-// and were: MAGIS's scores of mutations (section 5.3), by prices of the closure cut
+// and were: MAGIS's scores of regions (section 4.3), by prices of the closure cut
 // (remat/bounds/closure_cut.h) instead of heat.
 //
 // The cut of the judged labels has a binding op, a price for each byte that is in memory while that

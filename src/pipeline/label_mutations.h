@@ -1,5 +1,5 @@
 // Which neighbours labels have (label_neighbours.h): MAGIS's four mutations of an F-Tree (section
-// 4.2), and more or fewer parts of the whole class. Each can be left out, to see what it is worth:
+// 5.1), and more or fewer parts of the whole class. Each can be left out, to see what it is worth:
 // --no-mutation NAME.
 //
 // Tests: label_neighbours_test.cc.

@@ -1,5 +1,5 @@
 // Labels that differ from given ones in one level: MAGIS's four mutations of an F-Tree (section
-// 4.2). A region gets parts of its own (enable), in any of several numbers at once; loses them
+// 5.1). A region gets parts of its own (enable), in any of several numbers at once; loses them
 // (disable); hands them to the region around it (lift); has more or fewer (mutate). Beside them
 // the whole class runs in more or fewer parts (outer).
 //

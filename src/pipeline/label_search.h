@@ -1,5 +1,5 @@
 // Which labels (fission/labels.h) are worth a plan: best-first search over the numbers of parts of
-// the levels of the largest axis class (MAGIS, sections 4.2 and 5.3), and over rewrites, blocks of
+// the levels of the largest axis class (MAGIS, sections 5.1 and 6.2), and over rewrites, blocks of
 // queries and cuts along a second axis that go with them. Each state is judged by the scaled
 // problem of one part (label_problem.h): by the order of the state that it comes from, scheduled
 // anew around its peak (order/waist.h), where that misses the budget by the closure cut's bound,

@@ -1,7 +1,6 @@
 #include "pipeline/more_memory.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "plan/sequence_simulator.h"
 #include "remat/bounds/time_bound.h"

@@ -84,8 +84,9 @@ struct OptimizeOptions {
   plan::ProgressFunction progress = {};
   // The problems as files (order.txt, pack.csv): what a bug report needs; empty: nowhere.
   std::string dump_folder;
-  int pack_retries = 8;       // other orders of equal peak to try when packing misses the peak
-  int schedules_packed = 6;   // for one budget, at most, 2 or more; half of the work is the first's
+  int pack_retries = 8;  // other orders of equal peak to try when packing misses the peak
+  // For one budget, at most, 1 or more: half of the work is the first's; all of it where it is one.
+  int schedules_packed = 6;
   bool look_further = false;  // also say what a larger budget would buy
   // Of a split to be chosen: what every schedule needs in whatever parts (parts_floor.h), as plans
   // within a budget claim it; none: it is asked for.

@@ -31,7 +31,8 @@ struct Reserve {
   }
 };
 
-// Noted and asked by the thread that made it.
+// One thread makes it, notes plans and asks whether it is late. Others may ask for options
+// meanwhile (trials.cc), while nothing is noted: that only reads.
 class PlanningTime {
  public:
   double seconds() const { return seconds_since(start_); }

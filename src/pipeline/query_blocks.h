@@ -2,9 +2,8 @@
 // be kept by parts and nobody has said a number.
 //
 // Scores grow with the square of the sequence, so in one block they are what sets the peak of long
-// sequences, and in many blocks kernels are small. Which number is worth a plan is told by the
-// closure cut's bound (remat/bounds/closure_cut.h) on the step in so many blocks, each op once
-// where that fits: a graph, an order by list schedules and minimum cuts, but no search.
+// sequences, and in many blocks kernels are small. Which number is worth a plan is told by a bound
+// on the step in so many blocks (least_time.h), without a search.
 //
 // Tests: tests/split_test.cc.
 #pragma once
@@ -20,8 +19,6 @@ namespace lowtide::pipeline {
 
 // Tuning; each value beside half and twice of it: docs/tuning.md.
 struct QueryBlocksTuning {
-  int64_t cut_units = 20'000'000;
-  int64_t order_units = 2'000'000;
   int64_t most_blocks = 64;  // that are tried; with fewer rows kernels are small
 };
 inline constexpr QueryBlocksTuning kQueryBlocks;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "fission/classes.h"
 #include "fission/labels.h"
+#include "ops/op_table.h"
 #include "pipeline/more_cuts.h"
 #include "pipeline/prepare.h"
 #include "pipeline/query_blocks.h"
@@ -135,14 +136,34 @@ Result<std::optional<Optimized>> tried(const ir::Graph& forward, const OptimizeO
   return made ? std::optional(std::move(*made)) : std::nullopt;
 }
 
-// The names of the step's ops in one block, where attention's rows are what its largest class cuts;
-// none: they are not.
+// Whether the class has the rows of one of attention's products: its queries.
+Result<bool> walks_queries(const ir::Graph& step, const fission::AxisClass& axis_class,
+                           const std::vector<std::string>& products) {
+  const Names wanted(products.begin(), products.end());
+  for (const fission::ClassAxis& member : axis_class.axes) {
+    if (!wanted.contains(step.op(member.op).name)) continue;
+    const ops::Instance product = ops::instance_of(step, member.op);
+    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(product));
+    const auto makes_rows = [&](const ops::AxisUse& use) {
+      const size_t rank = step.value(step.op(member.op).outputs[0]).dims.size();
+      return use.is_output && use.axis == member.axis && use.dim + 2 == static_cast<int>(rank);
+    };
+    if (std::any_of(map.uses.begin(), map.uses.end(), makes_rows)) return true;
+  }
+  return false;
+}
+
+// The names of the step's ops in one block, where attention's rows are what its largest class cuts,
+// each of whose ops can be in as many parts; none: they are not.
 Result<std::optional<Names>> names_of_sequence(const ir::Graph& forward, OptimizeOptions options,
-                                               int64_t rows) {
+                                               const rewrite::QueryBlocksReport& attention) {
   options.query_blocks = 1;
   LT_ASSIGN(const ir::Graph step, step_to_cut(forward, options));
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, classes_to_cut(step));
-  if (classes.empty() || classes.front().least_extent != rows) return std::optional<Names>();
+  if (classes.empty() || classes.front().least_extent < attention.most_rows)
+    return std::optional<Names>();
+  LT_ASSIGN(const bool is_sequence, walks_queries(step, classes.front(), attention.products));
+  if (!is_sequence) return std::optional<Names>();
   Names names;
   for (const OpId id : step.ops()) names.insert(step.op(id).name);
   return std::optional(std::move(names));
@@ -173,8 +194,7 @@ Result<InBlocks> plan_in_blocks(const ir::Graph& forward, const OptimizeOptions&
   if (is_named(options.rewrites.without, kBlocks)) return result;
   LT_ASSIGN(const rewrite::QueryBlocksReport report, rewrite::attention_in_blocks(forward, 2));
   if (report.ops == 0) return result;
-  LT_ASSIGN(const std::optional<Names> names,
-            names_of_sequence(forward, options, report.most_rows));
+  LT_ASSIGN(const std::optional<Names> names, names_of_sequence(forward, options, report));
   result.is_sequence = names.has_value();
   const bool is_given = options.query_blocks > 1;
   const int64_t least = is_given ? options.query_blocks : least_blocks;

@@ -39,23 +39,6 @@ std::string what_couples(const ir::Graph& step, const std::vector<fission::Class
                      ends.front().axis, others);
 }
 
-// Whether an op of the class reads something that is fed along its first dimension: samples.
-Result<bool> walks_samples(const ir::Graph& step, const fission::AxisClass& axis_class) {
-  for (const fission::ClassAxis& member : axis_class.axes) {
-    const ir::Op& op = step.op(member.op);
-    LT_ASSIGN(const ops::AxisMap map, ops::axis_map(ops::instance_of(step, member.op)));
-    for (const ops::AxisUse& use : map.uses) {
-      const auto at = static_cast<size_t>(use.operand);
-      if (use.axis != member.axis || use.is_output || use.dim != 0 || at >= op.inputs.size() ||
-          !op.inputs[at].valid())
-        continue;
-      const ir::Value& read = step.value(op.inputs[at]);
-      if (!read.producer.valid() && read.category == Category::kInput) return true;
-    }
-  }
-  return false;
-}
-
 // The class by the op of it that makes the most.
 Result<std::string> what_is_cut(const ir::Graph& step, const fission::AxisClass& axis_class) {
   const auto most =
@@ -77,7 +60,7 @@ Result<std::vector<std::string>> notes_of_split(const ir::Graph& step,
   std::vector<std::string> notes;
   LT_ASSIGN(const std::vector<fission::AxisClass> classes, fission::axis_classes(step));
   if (classes.empty()) return notes;
-  LT_ASSIGN(const bool of_samples, walks_samples(step, classes.front()));
+  LT_ASSIGN(const bool of_samples, fission::walks_samples(step, classes.front()));
   const auto all = static_cast<double>(fission::made_bytes(step));
   const double share = static_cast<double>(classes.front().bytes) / all;
   if (of_samples && share >= kLittle) return notes;

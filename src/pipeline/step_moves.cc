@@ -103,7 +103,8 @@ Status add_freed_moves(const ir::Graph& step, const OptimizeOptions& options,
       moves.push_back({.rewrites = {freed.rewrite}});
       continue;
     }
-    for (CutRule& rule : of_use(freed.step, freed.classes, freed.cuts(/*instead=*/false)))
+    for (CutRule& rule :
+         of_use(freed.made->step, freed.made->classes, freed.cuts(/*instead=*/false)))
       moves.push_back({.cuts = {std::move(rule)}, .rewrites = {freed.rewrite}});
   }
   return {};

@@ -301,7 +301,10 @@ Result<QueryBlocksReport> attention_in_blocks(const ir::Graph& graph, int64_t bl
               const auto made = BlockWriter(edit, attention).write(blocks);
               report.attentions += made.has_value();
               report.causal += made && attention.causal_mask.valid();
-              if (made) report.most_rows = std::max(report.most_rows, attention.rows);
+              if (!made) return made;
+              report.most_rows = std::max(report.most_rows, attention.rows);
+              for (const OpId product : {attention.scores, attention.mix})
+                report.products.push_back(graph.op(product).name);
               return made;
             }));
   report.graph = std::move(replaced.graph);

@@ -20,6 +20,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -32,6 +34,9 @@ struct QueryBlocksReport {
   int64_t attentions = 0;  // that are in blocks now
   int64_t causal = 0;      // of them, with fewer keys
   int64_t most_rows = 0;   // of one of them
+  // Of each of them the two products, by name: queries with keys, and what they mix of values. The
+  // rows of both are queries.
+  std::vector<std::string> products = {};
 };
 
 // Every attention of a forward graph in so many blocks, or one row each where it has fewer; blocks

@@ -62,6 +62,30 @@ def test_contradictions_are_one_line_each():
     expect_error(2, "--allow", "--forbid", arguments=["plan", *GPT2, "--forbid", "split", "--allow", "swap"])
 
 
+def test_flags_that_would_do_nothing_are_refused(tiny):
+    limit, step = "needs --budget or --slowdown", tiny[:-2]
+    for flags in (["--split", "auto"], ["--allow", "split"], ["--allow", "reorder,swap"], ["--without", "waist"], ["--swap", "host"],
+                  ["--effort", "1"]):
+        line = expect_error(2, limit, arguments=["plan", *step, *flags])
+        assert flags[0] in line
+    for flags in ([], ["--budget", "60%", "--split", "2"], ["--budget", "60%", "--allow", "recompute"]):
+        expect_error(2, "--no-mutation needs --split auto", arguments=["plan", *step, *flags, "--no-mutation", "lift"])
+    expect_error(2, "--allow: lever 'swap' is named twice", arguments=["plan", *tiny, "--budget", "60%", "--allow", "swap,swap"])
+    expect_error(2, "--slowdown: '-5%' is below the least, 0%", arguments=["plan", *tiny, "--slowdown", "-5%"])
+    expect_error(2, "--slowdown: 'x' is no number of per cent, as in 10%", arguments=["plan", *tiny, "--slowdown", "x"])
+    # Where no flag speaks of levers, parts are found if others miss the budget.
+    assert run("plan", *tiny, "--budget", "90%", "--no-mutation", "lift").returncode == 0
+
+
+def test_levers_that_a_model_has_nothing_for_are_told(tiny):
+    unet = ["plan", MODELS / "unet.onnx", "--train", "--loss", "mse", "--dim", "batch=1"]
+    notes = run_json(*unet, "--query-blocks", "4", "--rewrite", "chunked-loss")["notes"]
+    assert [note for note in notes if "--query-blocks 4: no attention was found" in note]
+    assert [note for note in notes if "--rewrite chunked-loss: it found nothing to change" in note]
+    assert "no attention was found" in run(*unet, "--query-blocks", "4").stdout
+    assert not [note for note in run_json(*unet)["notes"] if note.startswith("--")]
+
+
 def test_mutations_of_labels_are_switched_off_by_name(tiny):
     step = ["plan", *tiny, "--split", "auto", "--budget", "60%"]
     names = ["outer", "enable", "disable", "lift", "mutate"]

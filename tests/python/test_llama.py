@@ -33,7 +33,10 @@ def test_no_attention_has_more_blocks_than_rows(tiny):
     many, rows = run_json(*asked, "1000"), run_json(*asked, "16")
     assert many["query_blocks"] == rows["query_blocks"] == 16
     assert many["arena_bytes"] == rows["arena_bytes"]
-    assert "blocks 16 of queries in each attention" in run(*asked, "1000").stdout
+    said = run(*asked, "1000").stdout
+    assert "blocks 16 of queries in each attention" in said
+    assert "--query-blocks 1000: no attention has more than 16 rows of queries" in said
+    assert "--query-blocks" not in run(*asked, "16").stdout
     none = ["plan", MODELS / "unet.onnx", "--train", "--loss", "mse", "--dim", "batch=1", "--query-blocks", "4"]
     assert "query_blocks" not in run_json(*none)
 

@@ -408,4 +408,4 @@ def test_the_least_memory_within_a_time():
         assert made["predicted_step_seconds"] <= made["once_seconds"] * (1 + percent / 100) * (1 + 1e-9)
         assert arena is None or made["arena_bytes"] < arena
         arena = made["arena_bytes"]
-    expect_error(2, "--slowdown: 'x' is no number of per cent from 0, as in 10%", arguments=["plan", *UNET, "--slowdown", "x"])
+    expect_error(2, "--slowdown: 'x' is no number of per cent, as in 10%", arguments=["plan", *UNET, "--slowdown", "x"])
