@@ -387,9 +387,9 @@ class OneSequence : public testing::Test {
 using Names = std::set<std::string>;
 using Classes = std::set<Names>;
 
-// Scores and weights (256 bytes) are the largest; then q, k and v (192), whose links go before those
-// of x (64): keys are with the columns of scores, values with what weights are summed along. At x
-// the rows of queries are with all others, but those of keys and values stay apart.
+// Scores and weights (256 bytes) are the largest; then q, k and v (192), whose links go before
+// those of x (64): keys are with the columns of scores, values with what weights are summed along.
+// At x the rows of queries are with all others, but those of keys and values stay apart.
 TEST_F(OneSequence, WithASmallInputPartsThere) {
   const ir::Graph graph = attention(2, 6);
   const Names rows = {"x.a0", "q.m", "scores.m", "weights.a0", "y.m"};
