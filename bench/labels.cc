@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "autodiff/training.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "cost/device.h"
 #include "cost/estimate.h"
@@ -44,6 +45,7 @@
 #include "fission/rules.h"
 #include "io/onnx_reader.h"
 #include "pipeline/label_search.h"
+#include "pipeline/level_ends.h"
 #include "pipeline/optimize.h"
 #include "pipeline/step_moves.h"
 #include "pipeline/take_rewrites.h"
@@ -280,6 +282,11 @@ Kinds kinds_of(const ir::Graph& step, const fission::Labels& labels, const plan:
     const fission::Cut* cut = cuts[id] ? &*cuts[id] : nullptr;
     kinds[step.op(id).kind].estimated += value_or_exit(seconds.of(id, cut));
   }
+  const auto ends = value_or_exit(pipeline::LevelEnds::make(
+      step, classes.front(), price, {.alignment_bytes = device.alignment_bytes}));
+  IdVector<ir::OpId, double> copies(step.op_count(), 0);
+  LT_CHECK(ends.add_copies(cuts, copies).has_value(), "prices exit where there is none");
+  for (const double read : copies) kinds["Concat"].estimated += read;
   for (const plan::PlanOp& op : plan.ops) kinds[op.kind].planned += op.predicted_seconds;
   return kinds;
 }

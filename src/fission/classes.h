@@ -19,7 +19,7 @@
 // are made of given whole numbers and parameters alone and few bytes (how many labels count, the
 // weights of labels), are in no class: they run whole, beforehand.
 //
-// Tests: rules_test.cc, tests/parts_test.cc, tests/ignored_labels_test.cc.
+// Tests: tests/axis_classes_test.cc, tests/parts_test.cc, tests/ignored_labels_test.cc.
 #pragma once
 
 #include <cstdint>

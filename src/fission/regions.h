@@ -6,7 +6,7 @@
 // worth lie `levels` steps; of each but the lowest, those are candidates that contain no other one
 // of it.
 //
-// Tests: scale_test.cc.
+// Tests: tests/regions_test.cc.
 #pragma once
 
 #include <cstdint>

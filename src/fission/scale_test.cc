@@ -1,6 +1,5 @@
-// Labels judged without a graph in parts: what parts take, which regions are worth parts, the
-// scaled problem of one part, and its schedule unfolded. How near the estimates are to real plans:
-// tests/split_test.cc.
+// Labels judged without a graph in parts: what parts take, the scaled problem of one part, and its
+// schedule unfolded. How near the estimates are to real plans: tests/split_test.cc.
 #include "fission/scale.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +11,6 @@
 
 #include "fission/part_seconds.h"
 #include "fission/passes.h"
-#include "fission/regions.h"
 #include "fission/testing/net.h"
 #include "fission/unfold.h"
 #include "ops/op_table.h"
@@ -135,24 +133,6 @@ struct SumStep : Net {
         true);
   }
 };
-
-TEST(Regions, AreWorthWhatIsHotBehindTheirHead) {
-  const SumStep step;
-  const auto view = step.view();
-  const std::vector<SchedOpId> order(view.problem.ops.ids().begin(), view.problem.ops.ids().end());
-  const auto regions = find_regions(step.graph, step.largest(), view, order, 8);
-  ASSERT_TRUE(regions.has_value()) << regions.error().message;
-  ASSERT_FALSE(regions->empty());
-  int64_t last = INT64_MAX;
-  bool has_wide = false;
-  for (const Region& region : *regions) {
-    EXPECT_GT(region.worth_bytes, 0);
-    EXPECT_LE(static_cast<int64_t>(region.ops.size()), last);
-    last = static_cast<int64_t>(region.ops.size());
-    for (const OpId id : region.ops) has_wide |= step.graph.op(id).name == "wide";
-  }
-  EXPECT_TRUE(has_wide);
-}
 
 class Scaled4 : public testing::Test {
  protected:

@@ -174,10 +174,13 @@ Status LabelProblem::pose() {
   };
   LT_ASSIGN(auto seconds, fission::PartSeconds::make(step_, price));
   seconds_.emplace(std::move(seconds));
+  const int64_t alignment = options_.device.alignment_bytes;
+  LT_ASSIGN(auto ends, LevelEnds::make(step_, axis_class_, price,
+                                       {alignment, options_.pieces, options_.kernels != nullptr}));
+  ends_.emplace(std::move(ends));
   analysis::OpCosts costs;
   costs.workspace_bytes = workspaces();
   LT_ASSIGN(costs.seconds, seconds_of(fission::Cuts(step_.op_count())));
-  const int64_t alignment = options_.device.alignment_bytes;
   std::vector<plan::Link> links;
   if (options_.schedule.transfers)
     for (const SlowTierChoice& tier : options_.slow_tiers) links.push_back(tier.link);
@@ -194,6 +197,7 @@ Status LabelProblem::pose() {
 
 Result<IdVector<OpId, double>> LabelProblem::seconds_of(const fission::Cuts& cuts) const {
   LT_ASSIGN(auto seconds, seconds_->all(cuts));
+  LT_RETURN_IF_ERROR(ends_->add_copies(cuts, seconds));
   for (const fission::ViewInParts& view : views_)
     if (view.is_view(cuts)) seconds[view.op] = 0;
   return seconds;

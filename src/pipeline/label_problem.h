@@ -28,6 +28,7 @@
 #include "fission/scale.h"
 #include "ir/graph.h"
 #include "order/order.h"
+#include "pipeline/level_ends.h"
 #include "pipeline/optimize.h"
 #include "plan/schedule_problem.h"
 
@@ -122,6 +123,7 @@ class LabelProblem {
   fission::AxisClass axis_class_;
   mutable std::optional<fission::LabelReader> reader_;
   mutable std::optional<fission::PartSeconds> seconds_;
+  std::optional<LevelEnds> ends_;
   std::optional<analysis::ScheduleView> view_;
   std::optional<fission::Scale> scale_;
   StepRuns given_;

@@ -23,7 +23,7 @@
 // forecasts, steps with rewrites, and searches for schedules, which are done again where the best
 // has changed meanwhile. So the outcome is the same with any number of threads.
 //
-// Tests: tests/split_test.cc, tests/label_moves_test.cc, tests/label_threads_test.cc.
+// Tests: tests/label_oracle_test.cc, tests/label_moves_test.cc, tests/label_threads_test.cc.
 #pragma once
 
 #include <cstdint>
