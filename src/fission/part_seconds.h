@@ -1,5 +1,5 @@
 // What an op takes in parts: the seconds of all of its parts together, each priced at its own
-// shape, and of what weighs and adds them where an op cannot add into what the parts before it made.
+// shape, and of what weighs and adds them where an op cannot add into what the parts before made.
 // Slices and wholes are not priced: among ops that are cut alike there are none.
 //
 // Equal ops (of layers that are alike) are priced once, and the parts of equal cuts are added up
