@@ -92,6 +92,22 @@ Result<double> PartSeconds::priced(OpId id, const ir::Attrs& attrs,
   return price_(desc);
 }
 
+// What each part of a mean makes is weighed before it is added.
+Result<double> PartSeconds::weighing(OpId id, const ops::Part& part) const {
+  double seconds = 0;
+  if (part.scale == 1.0) return seconds;
+  const std::vector<ValueId>& outputs = graph_.op(id).outputs;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (part.merges[o] != ops::Merge::kSum || !part.outputs[o].whole) continue;
+    LT_ASSIGN(const plan::TensorDesc tensor, analysis::describe(graph_.value(outputs[o])));
+    LT_ASSIGN(
+        const double one,
+        price_({"AffineScalar", {{"scale", part.scale}, {"shift", 0.0}}, {tensor}, {tensor}}));
+    seconds += one;
+  }
+  return seconds;
+}
+
 Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, bool is_first) {
   const ir::Op& op = graph_.op(id);
   LT_ASSIGN(const ops::Part part, ops::part(ops::instance_of(graph_, id), axis, begin, end));
@@ -101,7 +117,7 @@ Result<double> PartSeconds::part(OpId id, int axis, int64_t begin, int64_t end, 
     if (op.inputs[i].valid() && !part.inputs[i].absent)
       inputs.back() = sliced(graph_.value(op.inputs[i]).dims, part.inputs[i]);
   }
-  double added = 0;
+  LT_ASSIGN(double added, weighing(id, part));
   for (size_t o = 0; !is_first && o < op.outputs.size(); ++o) {
     const auto merge = part.merges[o];
     if (ops::merging_kind(merge).empty()) continue;

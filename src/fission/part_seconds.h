@@ -1,6 +1,6 @@
 // What an op takes in parts: the seconds of all of its parts together, each priced at its own
-// shape, and of the additions where an op cannot add into what the parts before it made. Slices and
-// wholes are not priced: among ops that are cut alike there are none.
+// shape, and of what weighs and adds them where an op cannot add into what the parts before made.
+// Slices and wholes are not priced: among ops that are cut alike there are none.
 //
 // Equal ops (of layers that are alike) are priced once, and the parts of equal cuts are added up
 // once: a search asks for the same cuts of every state. Several threads may ask at once.
@@ -26,6 +26,10 @@
 #include "fission/expand.h"
 #include "ir/graph.h"
 #include "plan/op_desc.h"
+
+namespace lowtide::ops {
+struct Part;
+}  // namespace lowtide::ops
 
 namespace lowtide::fission {
 
@@ -58,6 +62,7 @@ class PartSeconds {
   Result<double> priced_anew(ir::OpId op, const Cut* cut);
   Result<int64_t> reach_of(ir::OpId op, int axis);
   Result<double> all_parts(ir::OpId id, const Cut& cut);
+  Result<double> weighing(ir::OpId op, const ops::Part& part) const;
   Result<double> once(const Key& key, const std::function<Result<double>()>& compute);
   Result<double> part(ir::OpId op, int axis, int64_t begin, int64_t end, bool is_first);
   Result<double> priced(ir::OpId op, const ir::Attrs& attrs,

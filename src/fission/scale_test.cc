@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -84,8 +85,9 @@ TEST(PartSeconds, OfAllOpsAreThoseOfEachWhoeverAsksFirst) {
 TEST(PartSeconds, OfSumsHaveWhatTheyAddInto) {
   Net net;
   net.op("product", "MatMul", {net.given({4, 8}), net.given({8, 6})});
-  net.op("largest", "ReduceMax", {net.given({8, 6})},
-         {{"axes", ir::Dims{0}}, {"keepdims", int64_t{0}}});
+  const ir::Attrs rows = {{"axes", ir::Dims{0}}, {"keepdims", int64_t{0}}};
+  net.op("largest", "ReduceMax", {net.given({8, 6})}, rows);
+  net.op("mean", "ReduceMean", {net.given({8, 6})}, rows);
   std::vector<std::string> priced;
   auto seconds = PartSeconds::make(net.graph, [&](const plan::OpDesc& op) -> Result<double> {
     int64_t present = 0;
@@ -107,6 +109,12 @@ TEST(PartSeconds, OfSumsHaveWhatTheyAddInto) {
   priced.clear();
   EXPECT_EQ(seconds->of(OpId(1), &of_largest).value(), 3);  // a merge of both parts
   EXPECT_EQ(priced.size(), 3U);
+  priced.clear();
+  const Cut of_mean = cut_along(OpId(2), "rows");
+  EXPECT_EQ(seconds->of(OpId(2), &of_mean).value(), 5);  // each part is weighed
+  std::sort(priced.begin(), priced.end());
+  EXPECT_EQ(priced, (std::vector<std::string>{"Add2", "AffineScalar1", "AffineScalar1",
+                                              "ReduceMean1", "ReduceMean1"}));
   auto failed = PartSeconds::make(net.graph, [](const plan::OpDesc&) -> Result<double> {
     return error(ErrorCode::kInput, "no price");
   });
