@@ -439,6 +439,13 @@ plan::ProgressFunction as_one(const plan::ProgressFunction& whole) {
   };
 }
 
+// Of a plan that has passed the gate: with one more claim it passes once more.
+Status claim_floor(const plan::PartsFloor& floor, const ir::Graph& forward,
+                   const OptimizeOptions& options, Optimized& made) {
+  made.plan.claims.parts_floor = floor;
+  return pass_gate(made.plan, {forward, forward, {}, options});
+}
+
 // Whether a plan that was there before the search is better than what that has come to, where it
 // ended early, say; and fast enough.
 bool is_better(const Optimized& rough, const Result<Optimized>& made,
@@ -470,7 +477,7 @@ Result<Optimized> optimize_in_parts(const ir::Graph& forward, const OptimizeOpti
   std::optional<Optimized> rough = std::exchange(first.rough, std::nullopt);
   for (std::optional<Optimized>* known : {&first.trials.best, &rough})
     if (*known && !knowing.parts_floor->op.empty())
-      (*known)->plan.claims.parts_floor = knowing.parts_floor;
+      LT_RETURN_IF_ERROR(claim_floor(*knowing.parts_floor, forward, options, **known));
   Result<Optimized> made = may_move
                                ? PartsAndTransfers(forward, knowing, std::move(first), time).run()
                                : parts_alone(forward, knowing, std::move(first), time);

@@ -40,8 +40,9 @@ class FewTries {
 
   RematOutcome solve() {
     RematOutcome best;
-    if (options_.recompute) best = runs_within(budget(), options_.remat.limits.max_units);
+    if (options_.recompute) best = runs_within(least_inner(), options_.remat.limits.max_units);
     if (!problem_.link || !options_.transfers) return best;
+    if (least_inner() > budget()) best = with_transfers(best.sequence);
     for (const double moved : kFewTries.moved) {
       RematOutcome made = moved_in_part(moved);
       const bool is_worse = made.sequence.empty() || made.seconds > best.seconds;
@@ -53,16 +54,17 @@ class FewTries {
 
  private:
   int64_t budget() const { return *problem_.budget_bytes; }
+  int64_t least_inner() const { return std::max(budget(), options_.least_inner_bytes); }
   Limits left() const { return options_.remat.limits.after(seconds_since(start_)); }
 
   RematOutcome moved_in_part(double part) {
     const bool is_all = part == 1;
     if (is_all) return with_transfers(once_);
     if (!options_.recompute) return {};
-    const auto over = static_cast<double>(once_peak_ - budget());
+    const auto over = static_cast<double>(std::max(once_peak_ - least_inner(), int64_t{0}));
     const int64_t units = std::max<int64_t>(1, options_.remat.limits.max_units / kFewTries.share);
     return with_transfers(
-        runs_within(budget() + static_cast<int64_t>(part * over), units).sequence);
+        runs_within(least_inner() + static_cast<int64_t>(part * over), units).sequence);
   }
 
   RematOutcome runs_within(int64_t budget_bytes, int64_t units) {

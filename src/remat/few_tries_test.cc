@@ -9,6 +9,7 @@
 #include "plan/sequence_simulator.h"
 #include "plan/testing/schedule_test_problems.h"
 #include "remat/bounds/closure_cut.h"
+#include "remat/bounds/floor.h"
 
 namespace lowtide::remat {
 namespace {
@@ -80,6 +81,31 @@ TEST(FewTries, AreNeverWorseThanRerunsAlone) {
   EXPECT_GT(found, 150);
   EXPECT_GT(faster, 10);
   EXPECT_GT(only_moved, 10);
+}
+
+// Where reruns cannot keep the budget, they keep what they can, and transfers bring out the rest.
+TEST(FewTries, BeginAtTheLeastBudgetThatRerunsCanKeep) {
+  Rng rng(5);
+  int found = 0, differ = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Drawn one = drawn(rng);
+    ScheduleProblem runs_only = one.problem;
+    plan::forbid_transfers(runs_only);
+    JointOptions options = options_for(one);
+    const RematOutcome other = solve_in_few_tries(one.problem, options);
+    options.least_inner_bytes = floor_of(runs_only, {}).bytes;
+    const RematOutcome made = solve_in_few_tries(one.problem, options);
+    if (options.least_inner_bytes <= *one.problem.budget_bytes) {
+      EXPECT_EQ(made.sequence, other.sequence) << i;
+      continue;
+    }
+    if (made.sequence.empty()) continue;
+    ++found;
+    differ += made.sequence != other.sequence;
+    expect_right(one.problem, made);
+  }
+  EXPECT_GT(found, 20);
+  EXPECT_GT(differ, 5);
 }
 
 TEST(FewTries, WithoutRecomputeRunEachOpOnce) {

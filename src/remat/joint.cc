@@ -340,15 +340,10 @@ class EachAlone {
     std::vector<SchedAction> start = runs.sequence;
     if (!take(std::move(runs))) return std::move(result_);
     if (options_.rules && !take(by_a_rule())) return std::move(result_);
-    std::vector<SchedAction> few;
-    if (result_.seconds > result_.lower_bound_seconds * (1 + kJoint.far)) {
-      RematOutcome tried = in_few_tries();
-      few = plan::runs_of(tried.sequence);
-      if (!take(std::move(tried))) return std::move(result_);
-    }
+    std::vector<std::vector<SchedAction>> starts = {std::move(start)};
+    if (is_above(kJoint.far) && !take_few_tries(starts)) return std::move(result_);
     JointOptions last = again();
-    if (!few.empty()) last.remat.starts.insert(last.remat.starts.begin(), std::move(few));
-    last.remat.starts.insert(last.remat.starts.begin(), std::move(start));
+    last.remat.starts.insert(last.remat.starts.begin(), starts.begin(), starts.end());
     last.remat.limits.max_units /= kJoint.share_of_last;
     take(Joint(problem_, last).solve());
     return std::move(result_);
@@ -359,8 +354,11 @@ class EachAlone {
   bool is_loose() const {
     if (!options_.remat.cut_bound || !options_.each_alone) return false;
     if (result_.status == SolveStatus::kInfeasible || result_.cut_short) return false;
-    return result_.sequence.empty() ||
-           result_.seconds > result_.lower_bound_seconds * (1 + kJoint.loose);
+    return is_above(kJoint.loose);
+  }
+
+  bool is_above(double share) const {
+    return result_.sequence.empty() || result_.seconds > result_.lower_bound_seconds * (1 + share);
   }
 
   JointOptions again() const {
@@ -391,10 +389,25 @@ class EachAlone {
     return made;
   }
 
-  // Just above the budget, where intervals between recompute alone and transfers alone are halved
-  // last: most of what is too much runs again, and transfers have little to do.
-  RematOutcome in_few_tries() const {
+  // Just above the budget, and above what reruns alone can keep, where that is more: there
+  // intervals between recompute alone and transfers alone are halved last. Most of what is too
+  // much runs again, and transfers have little to do. Their runs come behind `starts`. As take.
+  bool take_few_tries(std::vector<std::vector<SchedAction>>& starts) {
+    ScheduleProblem runs_only = problem_;
+    plan::forbid_transfers(runs_only);
+    const int64_t floor = floor_of(runs_only, {}).bytes;
+    for (const int64_t least_inner : {int64_t{0}, floor}) {
+      if (least_inner > 0 && least_inner <= *problem_.budget_bytes) continue;
+      RematOutcome tried = in_few_tries(least_inner);
+      if (!tried.sequence.empty()) starts.push_back(plan::runs_of(tried.sequence));
+      if (!take(std::move(tried))) return false;
+    }
+    return true;
+  }
+
+  RematOutcome in_few_tries(int64_t least_inner_bytes) const {
     JointOptions few = again();
+    few.least_inner_bytes = least_inner_bytes;
     few.remat.limits.max_units /= kJoint.share_of_last;
     std::vector<plan::SchedOpId> order(few.remat.least_peak_order.begin(),
                                        few.remat.least_peak_order.end());
