@@ -1,13 +1,14 @@
 // Recompute and swap together with little work: a few tries of the line search between the two
 // (joint.h), for whoever compares hundreds of problems and plans the best of them later.
 //
-// The first try is reruns alone, with all of the units; where no reruns keep the budget, those
-// that keep the least one that is known (JointOptions.least_inner_bytes), and transfers the rest. In each of the next ones transfers are to
-// bring out a larger part of what is too much, and reruns the rest, with a part of the units; in
-// the last one transfers bring out all of it. The step gets shorter with the part that is moved, as
-// long as the link has time for it, and longer from there on. So once something fits, it ends with
-// the first try that is worse or fits no more: what takes too long for the link is not even tried.
-// Transfers are chosen greedily. Never worse than the first try.
+// The first try is reruns alone, with all of the units; where no reruns keep the budget, those that
+// keep the least one that is known (JointOptions.least_inner_bytes), and transfers the rest. In
+// each of the next ones transfers are to bring out a larger part of what is too much, and reruns
+// the rest, with a part of the units; in the last one transfers bring out all of it. The step gets
+// shorter with the part that is moved, as long as the link has time for it, and longer from there
+// on. So once something fits, it ends with the first try that is worse or fits no more: what takes
+// too long for the link is not even tried. Transfers are chosen greedily. Never worse than the
+// first try.
 #pragma once
 
 #include "plan/schedule_problem.h"
