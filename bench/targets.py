@@ -5,8 +5,8 @@
     targets.py --json FILE ... [--strict] [--complete]                                  reads what the benchmarks' own --json wrote; runs nothing
     targets.py --commands                                                               says what would run
 
-What measures are bench/magis.py by three kinds of costs, network by network; bench_labels on nine networks within .4 and .3, and within .2
-without plans; split_steps.py, chunked_loss.py and long_sequences.py. All of it takes most of a day, so it can be broken off and called
+What measures are bench/magis.py by three kinds of costs, network by network; bench_labels on nine networks within .4, .3 and .2;
+split_steps.py, chunked_loss.py and long_sequences.py. All of it takes most of a day, so it can be broken off and called
 again: what has its file is not run again without --again, and --only names what to run ("labels", or "labels vit"). Each writes
 FILE.part, which becomes FILE when it ends with exit code 0, or 1 as benchmarks do that find a promise broken, and says that all is in it.
 Two of them run steps, so that what is measured depends on the machine.
@@ -34,7 +34,7 @@ from magis_evidence import Evidence, read  # noqa: E402
 from magis_targets import GROUPS, JUDGED, PLANNED, SEVEN, Target, targets  # noqa: E402
 from magis_workloads import EVERYTHING  # noqa: E402
 
-LABELS_PLANS = {0.4: 14, 0.3: 14, 0.2: 0}  # by ratio; without plans it is the states a second alone
+LABELS_RATIOS, LABELS_PLANS = (0.4, 0.3, 0.2), 14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +61,11 @@ def commands() -> list[Command]:
         return script("magis", "--models", name, "--figures", "--time-limit", "60", *words)
 
     def labels(name: str, ratio: float) -> tuple:
-        return BUILD / "bench/bench_labels", *EVERYTHING[name].of_benchmark(), "--ratio", ratio, "--plans", LABELS_PLANS[ratio]
+        return BUILD / "bench/bench_labels", *EVERYTHING[name].of_benchmark(), "--ratio", ratio, "--plans", LABELS_PLANS
 
     whole = ("--rows", "order", "parts", "levers", "auto")
     least = ("--rows", "order", "auto, swap", "--ratios", "0.4", "0.2")
-    return [*(Command(f"labels {name} {ratio}", labels(name, ratio)) for name in JUDGED for ratio in LABELS_PLANS),
+    return [*(Command(f"labels {name} {ratio}", labels(name, ratio)) for name in JUDGED for ratio in LABELS_RATIOS),
             *(Command(f"roofline {name}", magis(name, *whole)) for name in PLANNED),
             *(Command(f"tiles {name}", magis(name, "--cost-model", "tiles", *least)) for name in SEVEN),
             *(Command(f"published {name}", magis(name, "--cost-model", "published", *least)) for name in SEVEN),
