@@ -249,8 +249,10 @@ void add_search_flags(CLI::App* command, PlanFlags& flags) {
       ->delimiter(',')
       ->default_str("");
   command
-      ->add_option("--effort", options.effort,
-                   "of search and packing for each budget, about in seconds of one core")
+      ->add_option(
+          "--effort", options.effort,
+          "of search and packing for each budget, about in seconds of one core; of --split "
+          "auto beside its trials")
       ->check(real_number({.above = true}));
   command
       ->add_option("--prove", options.prove,
