@@ -115,7 +115,7 @@ struct PlanOptions {
   int64_t query_blocks = 1;  // of each attention, so many rows of its scores after the other
   std::string swap = {};     // names of tiers, as above; empty: none
   std::optional<double> link_bytes_per_second = {};  // each way; only for a single tier
-  double effort = 10;  // of search and packing beside trials, about in core seconds, counted
+  double effort = 10;  // about in core seconds, counted in work; with parts beside trials
   // How hard to prove that no schedule within the budget is much faster, in the same measure, where
   // nothing may move. The proof becomes a part of the plan, up to some megabytes of it.
   double prove = 0;

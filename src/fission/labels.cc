@@ -312,24 +312,19 @@ bool has_idle_level(const Levels& levels, const IdVector<OpId, int>& as_cut) {
 
 namespace {
 
-bool lies_in(const Levels& levels, int level, int outer) {
-  while (level != outer && level != Levels::kOutside)
-    level = levels.levels[static_cast<size_t>(level)].parent;
-  return level == outer;
-}
-
 bool is_broken(const ir::Graph& graph, const Levels& levels, const IdVector<OpId, int>& as_cut,
                int level) {
+  const auto lies_in_level = [&](int one) { return levels.common(one, level) == level; };
   IdVector<OpId, char> is_between(graph.op_count(), 0);  // if what reads it is of the level
   for (const OpId id : graph.ops()) {
-    const bool is_inside = lies_in(levels, as_cut[id], level);
+    const bool is_inside = lies_in_level(as_cut[id]);
     if (!is_inside && as_cut[id] == Levels::kOutside) continue;
     for (const ir::ValueId input : graph.op(id).inputs) {
       if (!input.valid()) continue;
       const OpId producer = graph.value(input).producer;
       if (!producer.valid()) continue;
       if (is_inside && is_between[producer] != 0) return true;
-      if (!is_inside && (is_between[producer] != 0 || lies_in(levels, as_cut[producer], level)))
+      if (!is_inside && (is_between[producer] != 0 || lies_in_level(as_cut[producer])))
         is_between[id] = 1;
     }
   }

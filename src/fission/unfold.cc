@@ -52,10 +52,7 @@ class Unfolder {
   int parent(int level) const { return levels_.levels[static_cast<size_t>(level)].parent; }
 
   // Is `one` the level `other` or one that it lies in? Outside is around all.
-  bool is_around(int one, int other) const {
-    while (other != one && other != Levels::kOutside) other = parent(other);
-    return other == one;
-  }
+  bool is_around(int one, int other) const { return levels_.common(one, other) == one; }
 
   // The level right below `level` in which `deeper` lies; none: it lies elsewhere.
   int child_towards(int level, int deeper) const {

@@ -142,8 +142,7 @@ std::vector<fission::CutRule> FreedClass::cuts(bool instead) const {
 Result<std::vector<FreedClass>> freed_classes(const ir::Graph& step, const OptimizeOptions& options,
                                               bool anywhere) {
   std::vector<FreedClass> found;
-  std::optional<std::vector<AxisClass>>
-      before;  // found where the first rewrite has something to do
+  std::optional<std::vector<AxisClass>> before;  // of the step; found when a rewrite changes it
   for (const std::string& name : freeing_rewrites(options)) {
     std::optional<ir::Graph> step_made = freed(step, name);
     if (!step_made) continue;

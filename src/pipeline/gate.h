@@ -3,7 +3,8 @@
 // they were put in order (verify/sums.h). Planners, layouts and the
 // writer of plans may have bugs; what comes of them is then an error of ours and never a file that
 // somebody runs. Every door to a plan (optimize, optimize_front, and what stands on them) goes
-// through pipeline::write, and write through here, once for each plan.
+// through pipeline::write, and write through here, once for each plan, and
+// once more where one claims something behind it (split.cc).
 //
 // A refusal keeps what a bug report needs in a new folder (docs/formats.md, "Refused plans"), next
 // to the dumped problems where there are any, or else in the system's folder for temporary files.

@@ -155,29 +155,22 @@ class LeastMemory {
       LT_ASSIGN(below_, least_bytes(forward_, options_));
     }
     LT_RETURN_IF_ERROR(begin());
-    if (!options_.split.chosen()) return bisect();
+    if (!options_.split.chosen()) return bisect(options_, below_);
     LT_RETURN_IF_ERROR(narrow_in_one_part());
     const int64_t in_one_part = arena();
     LT_ASSIGN(const std::optional<int64_t> estimated,
               estimated_least(forward_, rest(), below_, in_one_part, most_seconds_));
     if (estimated) LT_RETURN_IF_ERROR(around(*estimated));
-    return arena() < in_one_part ? Status() : bisect();
+    return arena() < in_one_part ? Status() : bisect(options_, below_);
   }
 
   // What the whole step needs comes within seconds, and is what there is if time ends before parts
   // are found.
   Status narrow_in_one_part() {
-    const fission::Labels chosen = std::exchange(options_.split, {});
-    const int64_t below = below_;
-    const auto least = least_bytes(forward_, options_);
-    Status made = least ? Status() : tl::unexpected(least.error());
-    if (least) {
-      below_ = *least;
-      made = bisect();
-    }
-    options_.split = chosen;
-    below_ = below;
-    return made;
+    OptimizeOptions whole = options_;
+    whole.split = {};
+    LT_ASSIGN(int64_t below, least_bytes(forward_, whole));
+    return bisect(whole, below);
   }
 
   // Parts that are given begin with their own plan, those that are to be chosen with that of the
@@ -198,10 +191,11 @@ class LeastMemory {
     return too_slow(options_, best_->plan.claims.predicted_seconds / once - 1, slowdown_);
   }
 
-  Status bisect() {
+  // `below`: nothing is expected there.
+  Status bisect(const OptimizeOptions& how, int64_t& below) {
     const auto fineness = static_cast<int64_t>(kLeast.fineness * static_cast<double>(arena()));
-    for (int i = 0; i < kLeast.budgets && arena() - below_ > fineness && !stopped(); ++i)
-      LT_RETURN_IF_ERROR(attempt(below_ + (arena() - below_) / 2).status);
+    for (int i = 0; i < kLeast.budgets && arena() - below > fineness && !stopped(); ++i)
+      LT_RETURN_IF_ERROR(attempt(how, below + (arena() - below) / 2, below).status);
     return {};
   }
 
@@ -212,7 +206,7 @@ class LeastMemory {
     bool has_missed = false, has_kept = false;
     for (int i = 0; i < kLeast.budgets && !stopped(); ++i) {
       if (budget <= below_ || budget >= arena()) break;
-      const Attempt made = attempt(budget);
+      const Attempt made = attempt(options_, budget, below_);
       LT_RETURN_IF_ERROR(made.status);
       (made.is_kept ? has_kept : has_missed) = true;
       if (has_kept && has_missed) break;
@@ -228,8 +222,8 @@ class LeastMemory {
   };
 
   // Takes the plan within a budget where it is in time; else nothing is expected below.
-  Attempt attempt(int64_t budget) {
-    OptimizeOptions trial = trial_of(rest(), budget);
+  Attempt attempt(const OptimizeOptions& how, int64_t budget, int64_t& below) {
+    OptimizeOptions trial = trial_of(after(how, seconds_since(start_)), budget);
     trial.most_seconds = most_seconds_;
     Result<Optimized> made = plan_within(forward_, trial, *best_);
     if (!made && !is_about_budget(made.error())) return {tl::unexpected(made.error())};
@@ -237,7 +231,7 @@ class LeastMemory {
     if (is_kept)
       best_ = std::move(*made);
     else
-      below_ = budget;
+      below = budget;
     return {{}, is_kept};
   }
 

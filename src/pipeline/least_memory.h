@@ -3,8 +3,9 @@
 // larger budgets, and one in time nothing of smaller ones, but time falls with memory nearly
 // always, and the plan that is handed out is in time whatever the way to it.
 //
-// Where parts are to be chosen, a budget that cannot be kept in time costs many trials, so the
-// bisection is one of estimates (label_search.h), and plans are tried around what it comes to.
+// Where parts are to be chosen it begins in one part, which takes seconds: that is what there is if
+// time ends. A budget in parts that cannot be kept in time costs many trials, so the bisection of
+// those is one of estimates (label_search.h), and plans are tried around what it comes to.
 //
 // Each budget gets a share of the work; the least one that was kept in time is planned with all of
 // it.

@@ -25,9 +25,11 @@ constexpr FewTriesTuning kFewTries;
 
 class FewTries {
  public:
-  FewTries(const plan::ScheduleProblem& problem, const JointOptions& options)
+  FewTries(const plan::ScheduleProblem& problem, const JointOptions& options,
+           int64_t least_inner_bytes)
       : problem_(problem),
         options_(options),
+        least_inner_(std::max(*problem.budget_bytes, least_inner_bytes)),
         starts_(options.remat.starts),
         without_link_(problem) {
     plan::forbid_transfers(without_link_);
@@ -40,9 +42,9 @@ class FewTries {
 
   RematOutcome solve() {
     RematOutcome best;
-    if (options_.recompute) best = runs_within(least_inner(), options_.remat.limits.max_units);
+    if (options_.recompute) best = runs_within(least_inner_, options_.remat.limits.max_units);
     if (!problem_.link || !options_.transfers) return best;
-    if (least_inner() > budget()) best = with_transfers(best.sequence);
+    if (least_inner_ > budget()) best = with_transfers(best.sequence);
     for (const double moved : kFewTries.moved) {
       RematOutcome made = moved_in_part(moved);
       const bool is_worse = made.sequence.empty() || made.seconds > best.seconds;
@@ -54,17 +56,16 @@ class FewTries {
 
  private:
   int64_t budget() const { return *problem_.budget_bytes; }
-  int64_t least_inner() const { return std::max(budget(), options_.least_inner_bytes); }
   Limits left() const { return options_.remat.limits.after(seconds_since(start_)); }
 
   RematOutcome moved_in_part(double part) {
     const bool is_all = part == 1;
     if (is_all) return with_transfers(once_);
     if (!options_.recompute) return {};
-    const auto over = static_cast<double>(std::max(once_peak_ - least_inner(), int64_t{0}));
+    const auto over = static_cast<double>(std::max(once_peak_ - least_inner_, int64_t{0}));
     const int64_t units = std::max<int64_t>(1, options_.remat.limits.max_units / kFewTries.share);
     return with_transfers(
-        runs_within(least_inner() + static_cast<int64_t>(part * over), units).sequence);
+        runs_within(least_inner_ + static_cast<int64_t>(part * over), units).sequence);
   }
 
   RematOutcome runs_within(int64_t budget_bytes, int64_t units) {
@@ -95,6 +96,7 @@ class FewTries {
   const Clock::time_point start_ = Clock::now();
   const plan::ScheduleProblem& problem_;
   const JointOptions& options_;
+  const int64_t least_inner_;
   std::vector<std::vector<SchedAction>> starts_;
   plan::ScheduleProblem without_link_;
   std::vector<SchedAction> once_;
@@ -103,8 +105,9 @@ class FewTries {
 
 }  // namespace
 
-RematOutcome solve_in_few_tries(const plan::ScheduleProblem& problem, const JointOptions& options) {
-  return FewTries(problem, options).solve();
+RematOutcome solve_in_few_tries(const plan::ScheduleProblem& problem, const JointOptions& options,
+                                int64_t least_inner_bytes) {
+  return FewTries(problem, options, least_inner_bytes).solve();
 }
 
 }  // namespace lowtide::remat

@@ -91,11 +91,11 @@ TEST(FewTries, BeginAtTheLeastBudgetThatRerunsCanKeep) {
     const Drawn one = drawn(rng);
     ScheduleProblem runs_only = one.problem;
     plan::forbid_transfers(runs_only);
-    JointOptions options = options_for(one);
+    const JointOptions options = options_for(one);
     const RematOutcome other = solve_in_few_tries(one.problem, options);
-    options.least_inner_bytes = floor_of(runs_only, {}).bytes;
-    const RematOutcome made = solve_in_few_tries(one.problem, options);
-    if (options.least_inner_bytes <= *one.problem.budget_bytes) {
+    const int64_t floor = floor_of(runs_only, {}).bytes;
+    const RematOutcome made = solve_in_few_tries(one.problem, options, floor);
+    if (floor <= *one.problem.budget_bytes) {
       EXPECT_EQ(made.sequence, other.sequence) << i;
       continue;
     }

@@ -407,7 +407,6 @@ class EachAlone {
 
   RematOutcome in_few_tries(int64_t least_inner_bytes) const {
     JointOptions few = again();
-    few.least_inner_bytes = least_inner_bytes;
     few.remat.limits.max_units /= kJoint.share_of_last;
     std::vector<plan::SchedOpId> order(few.remat.least_peak_order.begin(),
                                        few.remat.least_peak_order.end());
@@ -417,7 +416,7 @@ class EachAlone {
     }
     if (order.empty()) order.assign(problem_.ops.ids().begin(), problem_.ops.ids().end());
     few.remat.least_peak_order = order;
-    return solve_in_few_tries(problem_, few);
+    return solve_in_few_tries(problem_, few, least_inner_bytes);
   }
 
   // False: there is no time for more.

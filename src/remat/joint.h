@@ -57,7 +57,6 @@ struct JointOptions {
   bool transfers = true;  // buffers may move, if the problem has a link
   // Where the answer is loose, each lever alone, too; off: the caller knows what they come to.
   bool each_alone = true;
-  int64_t least_inner_bytes = 0;  // of few tries: reruns keep no smaller budget, as is known
   bool rules = true;  // start from schedules by published rules and from the order that came in
   int tries = kJoint.tries;
 };

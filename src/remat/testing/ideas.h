@@ -39,9 +39,9 @@ inline auto fields_of(const SwapOptions& options) {
 }
 
 inline auto fields_of(const JointOptions& options) {
-  const auto& [remat, swap, recompute, transfers, each_alone, least_inner, rules, tries] = options;
+  const auto& [remat, swap, recompute, transfers, each_alone, rules, tries] = options;
   return std::tuple_cat(fields_of(remat), fields_of(swap),
-                        std::tie(recompute, transfers, each_alone, least_inner, rules, tries));
+                        std::tie(recompute, transfers, each_alone, rules, tries));
 }
 
 }  // namespace lowtide::remat
