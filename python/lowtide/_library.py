@@ -13,8 +13,9 @@ import functools
 import os
 import pathlib
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
 
-from .errors import BadInput, error_of
+from .errors import BadInput, Usage, error_of
 
 ABI_VERSION = 1
 COMPUTE, FREE, STORE, LOAD, WAIT = range(5)
@@ -159,6 +160,37 @@ def library() -> ctypes.CDLL:
     if loaded.lowtide_abi_version() != ABI_VERSION:
         raise BadInput(f"{tried[0]} has ABI version {loaded.lowtide_abi_version()}; this package speaks {ABI_VERSION}")
     return loaded
+
+
+class Handle:
+    """Something of the library's, freed once: when nobody holds it any more.
+
+    Whoever still uses it holds it (a thread that searches holds its model and its flag), so no exception in another
+    thread or between two lines frees what is in use. It is given to the library's functions as it is.
+    """
+
+    def __init__(self, free: str) -> None:
+        self._free = getattr(library(), free)
+        self._as_parameter_ = c_void_p()
+
+    @property
+    def place(self) -> Any:
+        """Where a function of the library puts what it makes."""
+        return ctypes.byref(self._as_parameter_)
+
+    def __copy__(self) -> Handle:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Handle:
+        return self
+
+    def __reduce__(self) -> tuple:
+        raise Usage("what the library holds in memory has no pickle")
+
+    def __del__(self) -> None:
+        held, self._as_parameter_ = getattr(self, "_as_parameter_", None), None
+        if held:
+            self._free(held)
 
 
 def check(status: int) -> None:

@@ -1,7 +1,7 @@
-"""Plans: made by the library's search, watched, interrupted, read.
+"""Plans: made by the library's search (searches.py), read, copied.
 
-A search runs in a thread of its own, so that Ctrl-C reaches Python at once: it raises the search's flag, and the
-search gives the best plan that it has (`plan.cut_short`). On a terminal a line shows where a long search stands.
+A plan is never changed once it is there. A copy shares the library's; a pickle holds the bytes of the plan file, which are
+verified where it is read, as any plan file's. Tests: tests/python/test_plan_objects.py.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import ctypes
 import html
 import json
 import os
-import sys
+import pathlib
+import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_void_p
+from ctypes import byref
 from dataclasses import dataclass
 from typing import Any
 
 from . import _library
-from .errors import Error, Usage
+from .errors import Usage
+from .searches import as_json, searched
 
 GIB, MIB = 2**30, 2**20
 
@@ -72,23 +73,35 @@ class Plan:
     All sizes are in bytes of the whole device: parameters, gradients, state, inputs, activations, workspace.
     """
 
-    def __init__(self, handle: c_void_p) -> None:
+    def __init__(self, handle: _library.Handle) -> None:
         self._handle = handle
+        self._reading = threading.Lock()  # of its texts, which the library makes when they are first asked for
         self.communication: dict[str, int] = {}  # bytes that FSDP2 takes beside it (pytorch/shards.py)
 
-    def __del__(self) -> None:
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle:
-            _library.library().lowtide_plan_free(handle)
+    def __copy__(self) -> Plan:
+        made = Plan(self._handle)
+        made.communication = dict(self.communication)
+        return made
+
+    def __deepcopy__(self, memo: dict) -> Plan:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple:
+        return _unpickled, (self._file(), dict(self.communication))
 
     @staticmethod
     def load(path: str | os.PathLike) -> Plan:
         """Reads a plan file and verifies it. Raises BadInput, Refused."""
-        library, handle = _library.library(), c_void_p()
-        _library.check(library.lowtide_plan_load(os.fsencode(path), byref(handle)))
-        plan = Plan(handle)
+        library, handle = _library.library(), _library.Handle("lowtide_plan_free")
+        _library.check(library.lowtide_plan_load(os.fsencode(path), handle.place))
         _library.check(library.lowtide_plan_verify(handle))
-        return plan
+        return Plan(handle)
+
+    def _file(self) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
+            path = pathlib.Path(folder) / "plan.lt"
+            self.save(path)
+            return path.read_bytes()
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the plan file, as `lowtide plan -o` does."""
@@ -117,12 +130,15 @@ class Plan:
     @property
     def text(self) -> str:
         """The verdict, for people."""
-        return _library.library().lowtide_plan_text(self._handle).decode()
+        with self._reading:
+            return _library.library().lowtide_plan_text(self._handle).decode()
 
     @property
     def verdict(self) -> dict[str, Any]:
         """The verdict with stable keys (docs/formats.md, "plan --json")."""
-        return {**json.loads(_library.library().lowtide_plan_json(self._handle)), **self.communication}
+        with self._reading:
+            text = _library.library().lowtide_plan_json(self._handle)
+        return {**json.loads(text), **self.communication}
 
     @property
     def cut_short(self) -> bool:
@@ -197,84 +213,31 @@ class Plan:
         return f"<table>{bars}</table><pre>{html.escape(self.text)}</pre>"
 
 
-class _Line:
-    """One line on a terminal that says where a search stands, from its second second on."""
-
-    def __init__(self, wanted: bool | None) -> None:
-        self.shown = 0
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted
-        self.began = time.monotonic()
-
-    def update(self, progress: _library.Progress) -> None:
-        if not self.wanted or time.monotonic() - self.began < 1:
-            return
-        best = f", best {progress.seconds:.4g} s" if progress.seconds > 0 else ""
-        bound = f" (bound {progress.lower_bound_seconds:.4g} s)" if progress.lower_bound_seconds > 0 else ""
-        line = f"lowtide: {progress.stage.decode()} {100 * progress.share:3.0f} %{best}{bound}"
-        sys.stderr.write("\r" + line.ljust(self.shown))
-        sys.stderr.flush()
-        self.shown = max(self.shown, len(line))
-
-    def end(self) -> None:
-        if self.shown:
-            sys.stderr.write("\r" + " " * self.shown + "\r")
+def _unpickled(file: bytes, communication: dict[str, int]) -> Plan:
+    with tempfile.TemporaryDirectory(prefix="lowtide-") as folder:
+        path = pathlib.Path(folder) / "plan.lt"
+        path.write_bytes(file)
+        plan = Plan.load(path)
+    plan.communication = communication
+    return plan
 
 
-def _wait(ended: threading.Event, cancel: c_void_p) -> None:
-    """Until the search ends; Ctrl-C asks it to end with what it has. Not by join: one that is interrupted takes its
-    thread for ended (CPython before 3.12)."""
-    while not ended.is_set():
-        try:
-            ended.wait(0.1)
-        except KeyboardInterrupt:
-            _library.library().lowtide_cancel_raise(cancel)
+def search(model: _library.Handle, options: dict[str, Any], progress: bool | None = None) -> Plan:
+    """Plans a model that was read."""
+    return Plan(searched(model, options, progress))
 
 
-def _search(model: c_void_p, options: dict[str, Any], progress: bool | None) -> Plan:
-    library, handle, cancel = _library.library(), c_void_p(), c_void_p()
-    line, problems, ended = _Line(progress), [], threading.Event()
-    watcher = _library.Watcher(lambda _, now: line.update(now.contents))
-
-    def work() -> None:  # the library's last error is the thread's own
-        try:
-            _library.check(library.lowtide_plan_make_watched(
-                model, json.dumps(options).encode(), watcher, None, cancel, byref(handle)))
-        except Error as problem:
-            problems.append(problem)
-        finally:
-            ended.set()
-
-    _library.check(library.lowtide_cancel_make(byref(cancel)))
-    try:
-        threading.Thread(target=work, name="lowtide-plan", daemon=True).start()
-        _wait(ended, cancel)
-    finally:
-        line.end()
-        library.lowtide_cancel_free(cancel)
-    if problems:
-        raise problems[0]
-    return Plan(handle)
-
-
-def _with_model(open_model: Callable[[Any], int], options: dict[str, Any], progress: bool | None) -> Plan:
-    model = c_void_p()
-    _library.check(open_model(byref(model)))
-    try:
-        return _search(model, options, progress)
-    finally:
-        _library.library().lowtide_model_free(model)
-
-
-def search(model: c_void_p, options: dict[str, Any], progress: bool | None = None) -> Plan:
-    """Plans a model that was read, which the caller frees."""
-    return _search(model, options, progress)
+def _read(open_model: Callable[[Any], int]) -> _library.Handle:
+    model = _library.Handle("lowtide_model_free")
+    _library.check(open_model(model.place))
+    return model
 
 
 def plan_text(text: str, origin: str, options: dict[str, Any], progress: bool | None = None) -> Plan:
     """Plans a graph in text form (docs/formats.md, "Graph text"). `options`: as lowtide_plan_make takes them."""
     library = _library.library()
-    return _with_model(lambda out: library.lowtide_model_parse(text.encode(), origin.encode(), None, out), options,
-                       progress)
+    model = _read(lambda out: library.lowtide_model_parse(text.encode(), origin.encode(), None, out))
+    return search(model, options, progress)
 
 
 def plan_file(path: str | os.PathLike, dims: dict[str, int] | None = None, progress: bool | None = None,
@@ -286,11 +249,9 @@ def plan_file(path: str | os.PathLike, dims: dict[str, int] | None = None, progr
         options["budget_bytes"] = options.pop("budget")
     if not isinstance(dims, (dict, type(None))):
         raise Usage(f"dims={dims!r} is no dict of names and sizes")
-    for name, value in [*options.items(), *(dims or {}).items()]:
-        if not isinstance(value, (str, int, float, list, dict, type(None))):
-            raise Usage(f"{name} is a {type(value).__name__}, which is neither a number nor a text")
-    reading = json.dumps({"dims": dims or {}, "training": bool(options.get("train", False))}).encode()
-    return _with_model(lambda out: library.lowtide_model_read(os.fsencode(path), reading, out), options, progress)
+    as_json(options)
+    reading = as_json({"dims": dims or {}, "training": bool(options.get("train", False))})
+    return search(_read(lambda out: library.lowtide_model_read(os.fsencode(path), reading, out)), options, progress)
 
 
 assert ctypes.sizeof(_library.Step) == 48, "lowtide_step as the C compiler lays it out"

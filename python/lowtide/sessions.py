@@ -5,13 +5,15 @@ Addresses are plain numbers here; who owns the memory keeps it alive.
 
 from __future__ import annotations
 
-import json
-from ctypes import byref, c_double, c_int32, c_void_p
+import threading
+from ctypes import byref, c_double, c_int32
 from dataclasses import dataclass
 from typing import Any
 
 from . import _library
+from .errors import Usage
 from .plans import Plan, PlannedValue
+from .searches import as_json
 
 INPUTS, PARAMETERS, OUTPUTS = range(3)
 
@@ -32,64 +34,74 @@ class UpdateNow:
 
 
 class Session:
-    """One arena and the steps that run in it. `lent`: names of the values that lie in the caller's memory."""
+    """One arena and the steps that run in it. `lent`: names of the values that lie in the caller's memory. Threads that
+    call it at once take turns; a closed one raises Usage."""
 
     def __init__(self, plan: Plan, lent: list[str], **options: Any) -> None:
-        self._library, self._handle = _library.library(), c_void_p()
-        asked = json.dumps({"lent": lent, **options}).encode()
-        _library.check(self._library.lowtide_session_open(plan._handle, asked, byref(self._handle)))
+        self._turn, self._handle = threading.RLock(), None
+        handle, asked = _library.Handle("lowtide_session_free"), as_json({"lent": lent, **options})
+        _library.check(_library.library().lowtide_session_open(plan._handle, asked, handle.place))
+        self._handle: _library.Handle | None = handle
 
-    def __del__(self) -> None:
-        self.close()
+    def __reduce__(self) -> tuple:
+        raise Usage("a session is an arena of this process: neither copied nor pickled; its plan is, and Session(plan, ...) opens another")
 
     def close(self) -> None:
-        """Gives the arena back."""
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle:
-            self._library.lowtide_session_free(handle)
+        """Gives the arena back, when what runs in it has ended."""
+        with self._turn:
+            self._handle = None
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        with self._turn:
+            if self._handle is None:
+                raise Usage("the session is closed")
+            return getattr(_library.library(), f"lowtide_session_{name}")(self._handle, *arguments)
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        _library.check(self._ask(name, *arguments))
 
     def values(self, role: int) -> list[PlannedValue]:
         """INPUTS, PARAMETERS or OUTPUTS."""
         value, found = _library.Value(), []
-        for index in range(self._library.lowtide_session_value_count(self._handle, role)):
-            _library.check(self._library.lowtide_session_value(self._handle, role, index, byref(value)))
+        for index in range(self._ask("value_count", role)):
+            self._do("value", role, index, byref(value))
             found.append(PlannedValue(value.name.decode(), value.dtype.decode(), tuple(value.dims[:value.rank])))
         return found
 
     @property
     def lent_bytes(self) -> int:
-        return self._library.lowtide_session_lent_bytes(self._handle)
+        return self._ask("lent_bytes")
 
     def lend(self, name: str, address: int, size: int) -> None:
-        _library.check(self._library.lowtide_session_lend(self._handle, name.encode(), address, size))
+        self._do("lend", name.encode(), address, size)
 
     def set(self, name: str, address: int, size: int) -> None:
         """Copies row-major contents in."""
-        _library.check(self._library.lowtide_session_set(self._handle, name.encode(), address, size))
+        self._do("set", name.encode(), address, size)
 
     def get(self, name: str, address: int, size: int) -> None:
         """Copies row-major contents out."""
-        _library.check(self._library.lowtide_session_get(self._handle, name.encode(), address, size))
+        self._do("get", name.encode(), address, size)
 
     def set_update(self, parameter: str, now: UpdateNow) -> None:
         update = _library.Update(now.learning_rate, now.weight_decay, now.momentum, now.beta1, now.beta2, now.epsilon,
                                  now.step, int(now.nesterov), int(now.coupled))
-        _library.check(self._library.lowtide_session_set_update(self._handle, parameter.encode(), byref(update)))
+        self._do("set_update", parameter.encode(), byref(update))
 
     def set_seed(self, seed: int) -> None:
-        _library.check(self._library.lowtide_session_set_seed(self._handle, seed))
+        self._do("set_seed", seed)
 
     def run(self) -> None:
-        _library.check(self._library.lowtide_session_run(self._handle, 1))
+        self._do("run", 1)
 
     def run_if_finite(self, name: str) -> bool:
         """One step, or nothing where the result `name` is not finite."""
         done = c_int32()
-        _library.check(self._library.lowtide_session_run_if_finite(self._handle, name.encode(), byref(done)))
+        self._do("run_if_finite", name.encode(), byref(done))
         return bool(done.value)
 
     def rehearse(self) -> float:
         """The seconds of a step that changes nothing that is lent."""
         seconds = c_double()
-        _library.check(self._library.lowtide_session_rehearse(self._handle, byref(seconds)))
+        self._do("rehearse", byref(seconds))
         return seconds.value

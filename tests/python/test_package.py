@@ -15,7 +15,7 @@ import pytest
 from lowtide_cli import MODELS, ROOT, program, run
 
 import lowtide
-from lowtide import _library, cache, plans
+from lowtide import _library, cache, plans, searches
 
 TEXT = """graph "small" "by hand"
 given "x" f32 [64, 64] input fed
@@ -126,7 +126,7 @@ def test_ctrl_c_gives_the_best_plan_so_far():
 def test_a_long_search_is_seen_on_a_terminal_only(capsys):
     plans.plan_text(TEXT, "small", {})
     assert capsys.readouterr().err == ""
-    line = plans._Line(True)
+    line = searches._Line(True)
     line.began -= 2
     now = _library.Progress(budget_bytes=1, seconds=0.5, share=0.25, lower_bound_seconds=0.4, stage=b"runs")
     line.update(now)

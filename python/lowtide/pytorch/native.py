@@ -22,7 +22,6 @@ import math
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,30 +90,27 @@ class _NativeReady:
 
 def _read(path: pathlib.Path, options: dict[str, Any], asked: StepOptions, title: str) -> Plan:
     """The plan of an exported program, or the one in the cache. Raises Unsupported, Infeasible, Limit."""
-    library, model = _library.library(), c_void_p()
+    library, model = _library.library(), _library.Handle("lowtide_model_free")
     try:
-        _library.check(library.lowtide_model_read(str(path).encode(), b'{"training": true}', byref(model)))
+        _library.check(library.lowtide_model_read(str(path).encode(), b'{"training": true}', model.place))
     except BadInput as problem:
         raise Unsupported(_without_path(problem, path)) from None
+    key = cache.key("native", library.lowtide_model_text(model).decode(), options, title)
+    kept = cache.load(key) if asked.cache else None
+    if kept is not None:
+        return kept[0]
     try:
-        key = cache.key("native", library.lowtide_model_text(model).decode(), options, title)
-        kept = cache.load(key) if asked.cache else None
-        if kept is not None:
-            return kept[0]
-        try:
-            plan = _planned(model, options, asked)
-        except BadInput as problem:
-            raise Unsupported(_without_path(problem, path)) from None
-        except (Infeasible, Limit) as problem:
-            raise type(problem)(str(problem).replace(str(path), title)) from None
-        if asked.cache and not plan.cut_short:
-            cache.store(key, plan, {})
-        return plan
-    finally:
-        library.lowtide_model_free(model)
+        plan = _planned(model, options, asked)
+    except BadInput as problem:
+        raise Unsupported(_without_path(problem, path)) from None
+    except (Infeasible, Limit) as problem:
+        raise type(problem)(str(problem).replace(str(path), title)) from None
+    if asked.cache and not plan.cut_short:
+        cache.store(key, plan, {})
+    return plan
 
 
-def _planned(model: c_void_p, options: dict[str, Any], asked: StepOptions) -> Plan:
+def _planned(model: _library.Handle, options: dict[str, Any], asked: StepOptions) -> Plan:
     """Order and reruns first; where they miss the budget, parts too. Lent memory never moves."""
     try:
         return search(model, {**options, "more_levers": False}, asked.progress)

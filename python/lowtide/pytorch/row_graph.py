@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from ctypes import byref, c_void_p
 from typing import Any
 
 from .. import _library
@@ -119,13 +118,8 @@ class Question:
 
 def ask(text: str, labels: str) -> dict[str, Any]:
     """The graph in parts. Raises BadInput and Usage."""
-    library, model, parted = _library.library(), c_void_p(), c_void_p()
-    _library.check(library.lowtide_model_parse(text.encode(), b"the step's graph of rows", None, byref(model)))
-    try:
-        _library.check(library.lowtide_model_in_parts(model, labels.encode(), byref(parted)))
-        try:
-            return json.loads(library.lowtide_model_json(parted))
-        finally:
-            library.lowtide_model_free(parted)
-    finally:
-        library.lowtide_model_free(model)
+    library = _library.library()
+    model, parted = (_library.Handle("lowtide_model_free") for _ in range(2))
+    _library.check(library.lowtide_model_parse(text.encode(), b"the step's graph of rows", None, model.place))
+    _library.check(library.lowtide_model_in_parts(model, labels.encode(), parted.place))
+    return json.loads(library.lowtide_model_json(parted))
