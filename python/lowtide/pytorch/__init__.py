@@ -23,6 +23,7 @@
     ranks.py        one plan on many ranks
     meetings.py     ranks that compile the same graph; shards.py says which share a block's parameters
     measure.py      seconds and allocations of every unit, each kind once
+    true_operands.py  what the step makes itself, for kinds that look at their operands
     again.py        lowtide.measure: kernels timed again, for the plans that come
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python

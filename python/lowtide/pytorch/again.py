@@ -52,7 +52,8 @@ def _again(planned: Planned, rounds: int) -> list[Timed]:
             for unit, row in zip(units, kept[1], strict=True):
                 kind = kind_of(program, unit, unit.what and planned.captured.updates.kind(unit.what))
                 if kind not in seconds:
-                    seconds[kind] = seconds_of(program, unit, rounds, given)
+                    again = seconds_of(program, unit, rounds, given)
+                    seconds[kind] = row[0] if again is None else again  # it runs on the step's own values alone
                 found.append(Timed(unit.name, row[0], seconds[kind]))
                 row[0] = seconds[kind]
     finally:

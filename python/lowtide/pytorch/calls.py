@@ -37,7 +37,7 @@ aten = torch.ops.aten
 HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
                  aten.miopen_batch_norm: ((3, 4), 5), torch.ops.lowtide.counted_batch_norm: ((3, 4), 5)}
 UNCOUNTED_WRITES = {aten._native_batch_norm_legit, aten._batch_norm_with_update}  # declared, but no version grows by them
-# What holds for a plan's shapes and types anyway.
+# What holds for a plan's shapes and types anyway. The profiler's marks are not the step's either: a plan runs in another order.
 STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
           "aten::sym_constrain_range_for_size"}
 ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar"}
@@ -314,7 +314,7 @@ class _Reader:
         if (node.kwargs.get("generator") is not None):
             raise Unsupported(f"{self.place(node)}: {node.target} draws from a generator of its own")
 
-        if node.target._schema.name in STATIC:
+        if node.target._schema.name in STATIC or node.target.namespace == "profiler":
             return
         args, kwargs = self.arguments(node)
         if node.target is aten._local_scalar_dense.default:

@@ -8,22 +8,24 @@ compared by their digests. With the allocator in place, the second run's
 allocations are recorded: which become the unit's results, and how those that do not are laid in its workspace.
 
 What the kernels do is held against what the graph says: a result that is no allocation of the unit's own, or an
-operand that changes though nothing says so, is refused by name.
+operand that changes though nothing says so, is refused by name. A kind whose kernels raise on plain numbers is measured on
+what the step itself makes (true_operands.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
-from ..errors import Unsupported
+from ..errors import Error, Unsupported
 from .addresses import Allocator
 from .calls import Program, Storage
 from .code import Source, compiled
 from .devices import device_of
+from .true_operands import estimated_seconds, stopping_at
 from .units import Unit
 
 
@@ -107,6 +109,7 @@ def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
     return f"{text} {shapes} {unit.random} {bool(unit.statistics)}"
 
 
+Given = Callable[[], list[torch.Tensor]]  # makes the operands of a run
 There = dict[int, torch.Tensor]  # storage -> the tensor that brings it before the step: the user's, never written here
 APART = 1 << 20  # bytes up to which what an update writes has memory of its own, as its seconds are truer then
 
@@ -168,14 +171,19 @@ def _pack(events: list[tuple[int, int]], kept: dict[int, int], alignment: int) -
     return found, max((offsets[n] + size[n] for n in offsets), default=0)
 
 
-def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None, there: There,
+def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator | None, operands_of: Given,
          taken: int | None = None) -> tuple[float, list, int, list, list]:
     """One run: seconds, allocations, workspace, bytes and types of the results."""
-    given = _given_to(program, unit, there)
+    given = operands_of()
     held = list(given)
     if allocator is not None:
         allocator.record_begin()
-    made, seconds = program.device.timed(function, held)
+    try:
+        made, seconds = program.device.timed(function, held)
+    except Exception:
+        if allocator is not None:
+            allocator.record_end()
+        raise
     types = [[str(t.dtype).removeprefix("torch."), list(t.shape), list(t.stride()), t.device.type] for t in made]
     if allocator is None:
         return seconds, [], 0, [tensor.untyped_storage().nbytes() for tensor in made], types
@@ -190,11 +198,11 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
     return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made], types
 
 
-def _try_in_place(program: Program, unit: Unit, found: Measured) -> None:
+def _try_in_place(program: Program, unit: Unit, drawn: Given) -> None:
     """Leaves the forms whose kernels give the same bits in the place of the operand."""
     for storage in list(unit.in_place):
         plain, form = _function(program, unit, False)[0], _function(program, unit, False, storage)[0]
-        given = [_drawn(program, s) for s in operands(unit)]
+        given = drawn()
         wanted = digest(plain(list(given))[0])
         place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
         made = form(given)[0]
@@ -225,7 +233,7 @@ def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tupl
     made = function([_drawn(program, s) for s in operands(unit)])[0]
     found = Drawn(tuple(made.shape), made.stride(), digest(made))
     del made
-    seconds, _, scratch, *_ = _run(program, unit, function, allocator, {})
+    seconds, _, scratch, *_ = _run(program, unit, function, allocator, lambda: _given_to(program, unit, {}))
     return found, scratch, seconds
 
 
@@ -237,46 +245,102 @@ def _drawn(program: Program, storage: int) -> torch.Tensor:
     return tensor
 
 
-def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float:
-    """The least of so many runs of the unit alone, behind one that does not count."""
+def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float | None:
+    """The least of so many runs of the unit alone, behind one that does not count. None where its kernels raise on plain numbers."""
     function, _ = _function(program, unit, False)
-    runs = [program.device.timed(function, _given_to(program, unit, there))[1] for _ in range(rounds + 1)]
+    try:
+        runs = [program.device.timed(function, _given_to(program, unit, there))[1] for _ in range(rounds + 1)]
+    except Exception as problem:
+        if not _refused(problem):
+            raise
+        return None
     return min(runs[1:])
 
 
-def measure(program: Program, unit: Unit, allocator: Allocator | None, there: There) -> Measured:
-    """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says."""
+def measure(program: Program, unit: Unit, allocator: Allocator | None, given: Given, drawn: Given) -> Measured:
+    """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says. `drawn`: operands whose numbers
+    differ, all of them the run's own."""
     function, _ = _function(program, unit, False)
-    warm = _run(program, unit, function, allocator, there)
-    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator, there)
+    warm = _run(program, unit, function, allocator, given)
+    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator, given)
     found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
     if unit.update is None and ((unit.random and unit.state_in is not None) or unit.statistics):
         function, _ = _function(program, unit, True)
-        _run(program, unit, function, allocator, there)
-        _, found.again, other, *_ = _run(program, unit, function, allocator, there)
+        _run(program, unit, function, allocator, given)
+        _, found.again, other, *_ = _run(program, unit, function, allocator, given)
         found.workspace = max(workspace, other)
     if unit.in_place:
-        _try_in_place(program, unit, found)
+        _try_in_place(program, unit, drawn)
     for storage in unit.in_place:
         function, _ = _function(program, unit, False, storage)
-        _, found.taken, other, *_ = _run(program, unit, function, allocator, there, storage)
+        _, found.taken, other, *_ = _run(program, unit, function, allocator, given, storage)
         found.workspace = max(found.workspace, other)
     found.in_place = [operands(unit).index(s) for s in unit.in_place]
     return found
 
 
+def estimated(program: Program, unit: Unit) -> Measured:
+    """Of a unit that no operands at hand can run. Of its memory nothing is known."""
+    found = Measured(estimated_seconds(program, unit))
+    for storage in (program.storages[s] for s in results(unit)):
+        like = program.tensors[storage.base] if storage.base >= 0 else program.device.get_state()
+        stride = like.stride if storage.base >= 0 else like.stride()
+        found.result_bytes.append(storage.bytes)
+        found.types.append([str(like.dtype).removeprefix("torch."), list(like.shape), list(stride), like.device.type])
+    return found
+
+
+def _refused(problem: Exception) -> bool:
+    """Whether a kernel's own check has raised: not Lowtide's refusal, nor memory that is not there."""
+    return not isinstance(problem, (Error, MemoryError, torch.OutOfMemoryError)) and "allocate memory" not in str(problem)
+
+
+def _measure_truly(program: Program, units: list[Unit], refused: dict[str, Unit], allocator: Allocator | None,
+                   there: There) -> Iterator[tuple[str, Measured]]:
+    """The kinds whose kernels raised on plain numbers, on what the step makes of what is there before it."""
+    kinds = {unit.number: kind for kind, unit in refused.items()}
+
+    def first(storage: int) -> torch.Tensor:
+        return there[storage] if storage in there else _drawn(program, storage)
+
+    def run(unit: Unit, given: list[torch.Tensor]) -> list[torch.Tensor]:
+        return _function(program, unit, False)[0](given)
+
+    for unit, given in stopping_at(units, set(kinds), first, run):
+        try:
+            yield kinds[unit.number], measure(program, unit, allocator, given, lambda given=given: [t.clone() for t in given()])
+        except Exception as problem:
+            if not _refused(problem):
+                raise
+            unit.in_place = {}
+            yield kinds[unit.number], estimated(program, unit)
+
+
 def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any], allocator: Allocator | None,
                 kinds: dict[str, Measured] | None = None, there: There | None = None) -> list[Measured]:
     """By unit; each kind once, or not at all if `kinds` has it. The random stream is as before when this returns."""
-    state = program.device.get_state()
+    state, there = program.device.get_state(), {} if there is None else there
     kinds = {} if kinds is None else kinds
-    found = []
+    of_unit, refused = [], {}
     with torch.no_grad():
         for unit in units:
             kind = kind_of(program, unit, update_kinds.get(unit.number))
-            if kind not in kinds:
-                kinds[kind] = measure(program, unit, allocator, there or {})
-            found.append(kinds[kind])
+            of_unit.append(kind)
+            if kind not in kinds and kind not in refused:
+                try:
+                    kinds[kind] = measure(program, unit, allocator, lambda unit=unit: _given_to(program, unit, there),
+                                          lambda unit=unit: [_drawn(program, s) for s in operands(unit)])
+                except Exception as problem:
+                    if not _refused(problem):
+                        raise
+                    refused[kind] = unit
+            if kind in kinds:
+                take_types(program, unit, kinds[kind])
+        if refused:
+            kinds.update(_measure_truly(program, units, refused, allocator, there))
+    found = [kinds[kind] for kind in of_unit]
+    for unit, kind in zip(units, of_unit, strict=True):
+        if kind in refused:
             take_types(program, unit, kinds[kind])
     program.device.set_state(state)
     keep_in_place(units, found)

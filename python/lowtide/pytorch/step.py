@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import html
 import math
 import signal
@@ -439,7 +440,9 @@ def exchanged(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | 
     for held, find in ((model.parameters, "_parameters"), (model.buffers, "_buffers")):
         for name, tensor in held.items():
             folder, _, leaf = name.rpartition(".")
-            found = getattr(model.module.get_submodule(folder), find).get(leaf)
+            part = functools.reduce(getattr, folder.split(".") if folder else [], model.module)
+            there = getattr(part, find)
+            found = there[leaf] if leaf in there else None  # a TorchScript module has neither get_submodule nor a dict of these
             if found is not tensor:
                 yield name, tensor, found
 
