@@ -23,6 +23,7 @@ from .errors import Usage
 from .searches import as_json, searched
 
 GIB, MIB = 2**30, 2**20
+UPDATE = 2  # lowtide_alias of a value that an op writes where its operand lies
 
 
 def bytes_text(count: float) -> str:
@@ -182,6 +183,18 @@ class Plan:
             if info.alias == 0:
                 found[info.name.decode()] = info.storage
         return found
+
+    def updates_of_given(self) -> dict[str, int]:
+        """How often the plan's ops write what is there before the step, by the name of the value."""
+        library, info = _library.library(), _library.ValueInfo()
+        given, written = {}, {}
+        for index in range(library.lowtide_plan_value_count(self._handle)):
+            _library.check(library.lowtide_plan_value(self._handle, index, byref(info)))
+            if info.producer < 0:
+                given[info.storage] = info.name.decode()
+            elif info.alias == UPDATE:
+                written[info.storage] = written.get(info.storage, 0) + 1
+        return {given[storage]: count for storage, count in written.items() if storage in given}
 
     def given(self) -> list[PlannedValue]:
         """What is there before the step."""

@@ -366,7 +366,7 @@ class Counter(nn.Module):
 
 def test_a_buffer_that_the_runtime_would_not_keep_is_refused():
     net = Counter()
-    with pytest.raises(lowtide.Unsupported, match="changes 'seen' by aten.mul_"):
+    with pytest.raises(lowtide.Unsupported, match="changes buffer 'seen' by aten.mul_"):
         lowtide.compile_step(net, lambda m, x: m(x).sum(), torch.optim.SGD(net.parameters(), lr=0.1),
                              torch.randn(4, 4), engine="native")
 

@@ -476,14 +476,19 @@ def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], place
     return _Reader(module, given, places, held or {}, set(trained), device).read()
 
 
-def read_calls(trace: Trace) -> Program:
-    """The calls of the graph. Raises Unsupported, naming the line, for what has no place in a plan."""
+def read_as_traced(trace: Trace) -> Program:
+    """The calls of the graph, each as it stands there. Raises Unsupported, naming the line, for what has no place in a plan."""
     names = [(PARAMETER, name) for name in trace.model.parameters] + [(BUFFER, name) for name in trace.model.buffers]
     more = sum(node.op == "placeholder" for node in trace.module.graph.nodes) - len(names)
     names += [(INPUT, f"batch.{i}") for i in range(more)]
     tensors = [*trace.model.parameters.values(), *trace.model.buffers.values()]
     held = {t.untyped_storage().data_ptr(): (i, t) for i, t in enumerate(tensors) if t.numel()}
-    program = read_graph(trace.module, names, trace.places, held, trace.trained, trace.model.device)
+    return read_graph(trace.module, names, trace.places, held, trace.trained, trace.model.device)
+
+
+def read_calls(trace: Trace) -> Program:
+    """The same, with convolutions in two and what is equal once."""
+    program = read_as_traced(trace)
     _split_convolutions(program)
     _merge_equal(program)
     return program

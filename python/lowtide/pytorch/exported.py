@@ -3,9 +3,9 @@
 `torch.export` of loss_fn over the model, written without weights: parameters and buffers of floats are only named, as the
 native engine runs on the model's own tensors. Whole numbers and constants come along, as shapes may be computed from them.
 
-Tied parameters are one before the program is written: without contents the door could not tell that they are. What the
-program changes beside running statistics (which the batch norm's op keeps) is found here, as the door has no place for
-it: counts of batches are added up by the engine, anything else is refused by name.
+Tied parameters are one before the program is written: without contents the door could not tell that they are. Before that
+the program is held against the step as eager mode does it (native_check.py): running statistics are kept by the batch norm's op,
+counts of batches are added up by the engine, and what else a step does is refused by name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 
 from ..errors import Unsupported, Usage
 from . import frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
+from .native_check import TORCH, WholeStep
 from .trace import Model, apart, refusal, scalar_loss
 
 FILE = "step.pt2"
@@ -67,6 +67,7 @@ class Exported:
     aux_spec: Any
     named: dict[str, str]  # value -> parameter or buffer of the model
     counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
+    kept: dict[str, int] = field(default_factory=dict)  # buffers of statistics, and how often a step writes them
     indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
 
 
@@ -75,6 +76,9 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
     hooks.check(model.parameters, trained)
     leaves, spec = tensors_of(batch)
+    with hooks.refused(model.module), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = WholeStep(model, loss_fn, trained, batch, accumulate)
     leaves = apart(leaves)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
     shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
@@ -83,7 +87,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with torch.enable_grad(), hooks.refused(model.module), streams.refused(), warnings.catch_warnings():
+        with torch.enable_grad(), hooks.refused(model.module), hooks.gradients_refused(), streams.refused(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             draws = frozen.Draws()
             program = torch.export.export(shell, tuple(leaves), strict=False)
@@ -91,19 +95,24 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
-        raise refusal(problem) from problem
+        raise _not_exported(problem) from problem
     finally:
         for p in held:
             p.requires_grad_(True)
-    return _written(program, shell, model, folder, seen["aux"], seen["spec"])
+    _refuse_autocast(program)
+    whole.hold(program)
+    return _written(program, shell, model, folder, seen["aux"], seen["spec"], whole)
+
+
+def _not_exported(problem: Exception) -> Unsupported:
+    """The step as such can be captured: the torch engine's way has just done it."""
+    return Unsupported(f"{refusal(problem)}; the native engine takes the forward pass from torch.export, and {TORCH}")
 
 
 def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: pathlib.Path, aux: list[Any],
-             aux_spec: Any) -> Exported:
+             aux_spec: Any, whole: WholeStep) -> Exported:
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
-    _refuse_autocast(program)
-    counts = _counts(program)
     checks = index_checks(program, {_PREFIX + name: name for name in model.buffers})
     _check(program, outputs)
     _tie(program, shell)
@@ -117,7 +126,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, counts, checks)
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, checks)
 
 
 def _refuse_autocast(program: ExportedProgram) -> None:
@@ -164,35 +173,3 @@ def _leave_weights_out(program: ExportedProgram) -> None:
             bare = torch.nn.Parameter(bare, requires_grad=tensor.requires_grad)
         program.state_dict[name] = bare
 
-
-def _counts(program: ExportedProgram) -> dict[str, int]:
-    """Buffers of whole numbers, by their names in the model, to which the program adds a number. Raises Unsupported
-    where it changes anything else that lives longer than the step."""
-    kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.USER_INPUT, InputKind.CONSTANT_TENSOR)
-    lasting = {spec.arg.name: spec.target or spec.arg.name for spec in program.graph_signature.input_specs
-               if spec.kind in kinds}
-    root: dict[Any, str] = {}  # node -> the placeholder whose memory it shows
-    counts: dict[str, int] = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            if node.name in lasting:
-                root[node] = node.name
-            continue
-        schema = getattr(node.target, "_schema", None)
-        if schema is None:
-            continue
-        for argument, value in zip(schema.arguments, node.args, strict=False):
-            alias = argument.alias_info
-            if alias is None or value not in root:
-                continue
-            if not alias.is_write:
-                root[node] = root[value]
-                continue
-            name, amount = lasting[root[value]], node.args[1] if len(node.args) > 1 else None
-            if node.target is not torch.ops.aten.add_.Tensor or not isinstance(amount, int):
-                raise Unsupported(f"the step changes '{name.removeprefix(_PREFIX)}' by {node.target}; the native engine "
-                                  "keeps running statistics and counts of batches alone")
-            name = name.removeprefix(_PREFIX)
-            counts[name] = counts.get(name, 0) + amount
-            root[node] = root[value]
-    return counts

@@ -84,3 +84,21 @@ def refused(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         torch.Tensor.register_hook = before  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def gradients_refused() -> Iterator[None]:
+    """Within, a gradient that loss_fn asks for itself raises: torch.export writes down no backward pass."""
+
+    def asked(*_: Any, **__: Any) -> None:
+        raise NotImplementedError("loss_fn takes a gradient itself (a penalty on gradients, for one), which torch.export does not write down")
+
+    places = ((torch.autograd, "grad"), (torch.autograd, "backward"), (torch.Tensor, "backward"))
+    before = [getattr(holder, name) for holder, name in places]
+    for holder, name in places:
+        setattr(holder, name, asked)
+    try:
+        yield
+    finally:
+        for (holder, name), function in zip(places, before, strict=True):
+            setattr(holder, name, function)

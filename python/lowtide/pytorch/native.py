@@ -33,6 +33,7 @@ from ..errors import BadInput, Error, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
+from .native_check import TORCH, times
 from .optimizers import KnownUpdates
 from .options import StepOptions
 from .step import Memory, Step, exchanged, interrupts_wait
@@ -124,6 +125,16 @@ def _without_path(problem: Exception, path: pathlib.Path) -> str:
     return f"the native engine cannot run this step: {str(problem).removeprefix(f'{path}: ')}"
 
 
+def _hold_statistics(plan: Plan, exported: Exported, model: Model) -> None:
+    """Raises Unsupported where the plan keeps other buffers than the step does."""
+    kept = {exported.named[value]: count for value, count in plan.updates_of_given().items()
+            if exported.named.get(value) in model.buffers}
+    for name in sorted({*kept, *exported.kept}):
+        there, wanted = kept.get(name, 0), exported.kept.get(name, 0)
+        if there < wanted or not wanted:  # in parts an op writes more than once
+            raise Unsupported(f"the step writes the statistics '{name}' {times(wanted)}, the native engine {times(there)}; {TORCH}")
+
+
 def _refuse_options(options: StepOptions) -> None:
     if options.check_finite is True:
         raise Unsupported("check_finite=True, which looks at gradients too, is not there in the native engine; "
@@ -162,6 +173,7 @@ class NativeStep(Step):
         exported = export_step(model, self._loss_fn, trained, batch, self._options.accumulate, pathlib.Path(folder.name))
         options["loss_output"] = exported.loss
         plan = _read(exported.path, options, self._options, type(self._model).__name__)
+        _hold_statistics(plan, exported, model)
         given = {value.name: value for value in plan.given()}
         updated = [name for name in trained if any(f"{s}/model.{name}" in given for s in STATES) or
                    (updates.momentum and f"model.{name}" in given)]
@@ -238,7 +250,7 @@ class NativeStep(Step):
     @staticmethod
     def _changes(ready: _NativeReady, place: tuple[str, str]) -> bool:
         kind, name = place
-        return kind != "tensor" or name in ready.updated or name.endswith(("running_mean", "running_var"))
+        return kind != "tensor" or name in ready.updated or name in ready.exported.kept
 
     def _lend(self, ready: _NativeReady, session: Session) -> list[torch.Tensor]:
         """Says where lent values lie that lie elsewhere now; the tensors that a step changes."""

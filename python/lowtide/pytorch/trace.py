@@ -55,6 +55,10 @@ class Model:
         return device_of(next(iter(self.parameters.values())).device) if self.parameters else CPU
 
 
+class Settled(Exception):
+    """The cause of a refusal that no other way of tracing mends."""
+
+
 @dataclass
 class Options:
     """What changes the graph."""
@@ -388,7 +392,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     try:
         _trace_with([shell], trace, inputs, options)
     except Unsupported as refused:
-        if isinstance(refused.__cause__, frozen.DrawnOnce) or not _traced_again(shell, trace, batch, inputs, options):
+        if isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options):
             raise refused from None
     _spread_places(trace)
     return trace
