@@ -40,6 +40,8 @@ UNCOUNTED_WRITES = {aten._native_batch_norm_legit, aten._batch_norm_with_update}
 # What holds for a plan's shapes and types anyway. The profiler's marks are not the step's either: a plan runs in another order.
 STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
           "aten::sym_constrain_range_for_size"}
+# Where the weight stands, and what has a number for each dimension: stride, padding, dilation, output padding.
+_CONVOLUTIONS = {aten.convolution.default: (1, (3, 4, 5, 7)), aten.convolution_backward.default: (2, (4, 5, 6, 8))}
 ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar"}
 PARAMETER, BUFFER, INPUT, CONSTANT, STATE, MADE = "parameter", "buffer", "input", "constant", "state", ""
 
@@ -317,6 +319,7 @@ class _Reader:
         if node.target._schema.name in STATIC or node.target.namespace == "profiler":
             return
         args, kwargs = self.arguments(node)
+        args = self.for_each_dimension(node.target, args)
         if node.target is aten._local_scalar_dense.default:
             self.of_node[node] = self.number_in(node, args[0])
             return
@@ -344,6 +347,14 @@ class _Reader:
             return Ref(found) if isinstance(found, int) else found
 
         return pytree.tree_map(ref, (tuple(node.args), dict(node.kwargs)))
+
+    def for_each_dimension(self, target: Any, args: tuple) -> tuple:
+        """The arguments of a convolution with a number for each dimension: PyTorch takes one for all, as padding="valid" gives it."""
+        weight, positions = _CONVOLUTIONS.get(target, (0, ()))
+        if not positions:
+            return args
+        dimensions = len(self.program.tensors[args[weight].id].shape) - 2
+        return tuple(list(value) * dimensions if k in positions and len(value) == 1 else value for k, value in enumerate(args))
 
     def check_draw(self, node: torch.fx.Node, call: Call) -> None:
         """All draws of a step are from one stream: its device's."""

@@ -42,8 +42,6 @@ def candidate(program: Program, unit: Unit) -> Unit | None:
     if len(calls) != 1 or calls[0].target is not aten.convolution_backward.default or len(unit.makes) != 1:
         return None
     call = calls[0]
-    if len(call.args[4]) != len(program.tensors[call.args[1].id].shape) - 2:
-        return None
     other = _other_direction(program, call)
     if other is None:
         return None

@@ -97,7 +97,8 @@ class _Builder:
         return tensor
 
     def again(self, tensor: int) -> int:
-        """The view of a written storage, made in its successor."""
+        """The view of a written storage, made in its successor. A call that gives several views (chunk, unbind) makes all of
+        them there: a name of the old storage among its outputs would show the new one."""
         old = self.program.tensors[tensor]
         storage = self.successor[old.storage]
         if old.recipe is None:
@@ -105,10 +106,15 @@ class _Builder:
         recipe = copy.copy(old.recipe)
         recipe.args, recipe.kwargs = old.recipe.with_tensors(
             lambda t: self.into(t, storage) if self.program.tensors[t].storage == old.storage else t)
-        recipe.outs = list(recipe.outs)
-        made = self.program.add_tensor(old, storage, recipe, old.index)
-        recipe.outs[old.index] = made
-        return made
+        recipe.outs = [self.copied(out, index, recipe, old.storage) for index, out in enumerate(old.recipe.outs)]
+        return recipe.outs[old.index]
+
+    def copied(self, out: int | None, index: int, recipe: Call, storage: int) -> int | None:
+        """An output of a call that gives views, in the successor of its storage."""
+        if out is None or self.program.tensors[out].storage != storage:
+            return None
+        self.moved[out] = self.program.add_tensor(self.program.tensors[out], self.successor[storage], recipe, index)
+        return self.moved[out]
 
     def into(self, tensor: int, storage: int) -> int:
         if tensor not in self.moved:
