@@ -5,6 +5,7 @@
     known.py        values that are known while a step is traced
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     dynamo.py       a second way to trace: what looks into tensors
+    ways_round.py   what refusals say to write instead
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
     parts.py        the calls around the largest values, by rows
     rows.py         which row of the op table a call is

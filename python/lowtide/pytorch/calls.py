@@ -28,7 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
 from .devices import CPU, Cpu, Cuda
-from . import counted_norms  # noqa: F401: lowtide::counted_batch_norm
+from . import counted_norms, ways_round  # the first for lowtide::counted_batch_norm
 from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
@@ -387,11 +387,11 @@ class _Reader:
         values = list(value) if call.many else [value] if isinstance(value, torch.Tensor) else []
         if any(isinstance(v, torch.Tensor) and v.layout != torch.strided for v in values):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a sparse tensor, which has no place in a plan; "
-                              "an embedding with sparse=False has dense gradients")
+                              "an embedding with sparse=False has dense gradients, index_add and scatter_add take indices and values")
         extents = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape]
         if any(isinstance(n, torch.SymInt) for n in extents):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a tensor whose shape "
-                              "depends on the contents of another")
+                              f"depends on the contents of another{ways_round.of_shape(node.target._schema.name.partition('::')[2])}")
         aliases = [self.by_key.get(v.untyped_storage()._cdata) if isinstance(v, torch.Tensor) else None
                    for v in values]
         if node.target is aten.lift_fresh_copy.default:  # of torch.tensor([..]): noted in the constant's memory, yet a copy

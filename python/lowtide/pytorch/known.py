@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from . import ctc
 from .schemas import schema_writes
+from .ways_round import refuse_packed
 
 LARGEST = 1 << 20  # elements
 NAME = "_lowtide_known"
@@ -33,6 +34,10 @@ NAME = "_lowtide_known"
 
 def known(tensor: Any) -> torch.Tensor | None:
     return getattr(tensor, NAME, None) if isinstance(tensor, torch.Tensor) else None
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    return not any(isinstance(n, torch.SymInt) for n in tensor.shape) and tensor.numel() <= LARGEST
 
 
 class KnownValues(TorchDispatchMode):
@@ -66,6 +71,7 @@ class KnownValues(TorchDispatchMode):
             if real is not None:
                 with _disable_current_modes():
                     return real.item()
+        refuse_packed(func)
         func, args, kwargs = ctc.instead_of(func, args, kwargs)
         out = func(*args, **kwargs)
         self.after()
@@ -75,7 +81,7 @@ class KnownValues(TorchDispatchMode):
     def follow(self, func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> None:
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         made = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-        small = all(t.numel() <= LARGEST for t in made)
+        small = all(_is_small(t) for t in made)
         plain = torch.Tag.nondeterministic_seeded not in func.tags and small
         if plain and made and all(self.value(t) is not None for t in tensors):
             real = lambda t: self.value(t) if isinstance(t, torch.Tensor) else t  # noqa: E731

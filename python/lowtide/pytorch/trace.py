@@ -28,7 +28,7 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import ctc, dynamo, frozen, hooks, streams
+from . import ctc, dynamo, frozen, hooks, streams, ways_round
 from .batches import BatchSpec, tensors_of
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
@@ -360,10 +360,13 @@ def refusal(problem: Exception) -> Unsupported:
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
-    if "DataDependent" in what or "_local_scalar_dense" in str(problem) or "GuardOnDataDependent" in what:
-        what = "a decision on the contents of a tensor, which are not known before the step runs"
     where = f"{place}: " if place else ""
-    return Unsupported(f"{where}the step cannot be captured: {what}{': ' + reason[0] if reason else ''}")
+    if "DataDependent" in what or "DynamicOutputShape" in what or "_local_scalar_dense" in str(problem):
+        shape = "DynamicOutputShape" in what
+        what = ("a shape that depends on the contents of a tensor, which are" if shape else "a decision on the contents of a tensor, which are")
+        said = f"{': ' + reason[0] if reason else ''}{ways_round.of_contents(str(problem))}"
+        return Unsupported(f"{where}the step cannot be captured: {what} not known before the step runs{said}")
+    return Unsupported(f"{where}the step cannot be captured: {what}{': ' + reason[0] if reason else ''}{ways_round.of_any(problem)}")
 
 
 def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
