@@ -9,7 +9,7 @@ import pytest
 from torch_models import build, torch, trained
 
 import lowtide
-from lowtide.pytorch import frozen
+from lowtide.pytorch import guards
 
 nn, F = torch.nn, torch.nn.functional
 RATE = 1.0
@@ -109,14 +109,14 @@ def test_numbers_of_modules_are_held_but_for_those_that_the_forward_pass_changes
 def test_what_the_code_does_not_name_is_not_held():
     settings = Settings()
     loss_fn = lambda m, x: m(x).sum() * settings.weight  # noqa: E731
-    before = frozen.numbers(nn.Linear(2, 2), loss_fn)
+    before = guards.values(nn.Linear(2, 2), loss_fn)
     settings.steps += 1
-    assert before["settings.weight"] == 1.0 and frozen.numbers(nn.Linear(2, 2), loss_fn) == before
+    assert before["settings.weight"] == 1.0 and guards.values(nn.Linear(2, 2), loss_fn) == before
 
 
 def test_the_probabilities_of_dropouts_are_held():
     model, _, loss_fn = build("bert")
-    held = frozen.numbers(model, loss_fn)
+    held = guards.values(model, loss_fn)
     assert any(name.endswith("dropout.p") for name in held)
     assert not any("training" in name for name in held)
 

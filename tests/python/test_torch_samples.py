@@ -10,7 +10,7 @@ from test_torch_parts import assert_close_steps, head
 from torch_models import OPTIMIZERS, assert_equal_steps, build, torch, trained, twin
 
 import lowtide
-from lowtide.pytorch import axes, planning, row_graph, samples
+from lowtide.pytorch import axes, planning, row_graph, samples, untouched
 from lowtide.pytorch.calls import read_calls
 from lowtide.pytorch.options import StepOptions
 from lowtide.pytorch.step import Step
@@ -278,7 +278,7 @@ def test_any_labels_of_a_drawn_network_compute_what_eager_mode_does(seed):
     step = Step.__new__(Step)
     step._begin(model, loss_fn, mine, options)
     step._now = step._make_ready(planned)
-    step._ready[step._read(batch)[1]] = step._now
+    step._keep(step._read(batch)[1], step._now, untouched.Note(model, loss_fn))
     assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-9, steps=2)
 
 

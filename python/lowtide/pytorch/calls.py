@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..errors import Unsupported
 from .devices import CPU, Cpu, Cuda
 from . import counted_norms, ways_round  # the first for lowtide::counted_batch_norm
+from .externals import External
 from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
@@ -139,6 +140,7 @@ class Program:
     calls: list[Call] = field(default_factory=list)
     given: list[int] = field(default_factory=list)  # tensors in the order of the placeholders, then constants
     constants: list[torch.Tensor] = field(default_factory=list)
+    externals: list[External | None] = field(default_factory=list)  # by constant: what was there before the step, and where
     outputs: list[int | None] = field(default_factory=list)
     judged: list[int] = field(default_factory=list)  # places in `outputs` of what says whether anything may be updated
     # Storages whose stand-ins hold ones: read as numbers, or asserted.
@@ -231,9 +233,10 @@ class _Reader:
     with the placeholder's position: what the user's code reads of them past the model that it is called with."""
 
     def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
-                 held: dict[int, tuple[int, torch.Tensor]], trained: set[str], device: Cpu | Cuda) -> None:
+                 held: dict[int, tuple[int, torch.Tensor]], trained: set[str], device: Cpu | Cuda,
+                 externals: dict[str, External]) -> None:
         self.module, self.given, self.places, self.program = module, given, places, Program(device=device)
-        self.held, self.trained = held, trained
+        self.held, self.trained, self.externals = held, trained, externals
         self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
         self.by_key: dict[int, int] = {}  # of a traced storage, by address
         self.alive: list[torch.Tensor] = []  # that no address is used twice
@@ -248,10 +251,14 @@ class _Reader:
                 value = getattr(self.module, node.target)
                 if not isinstance(value, torch.Tensor):
                     raise Unsupported(f"{self.place(node)}: the graph holds a {type(value).__name__}")
-                if not self.is_held(node, value):
-                    self.program.constants.append(value)
-                    self.alive.append(_as_traced(node, value))
-                    self.take_given(node, self.alive[-1], CONSTANT, str(node.target))
+                external = self.externals.get(node.target)
+                if self.is_held(node, value, value.requires_grad if external is None else external.requires_grad):
+                    continue
+                self.program.constants.append(value)
+                self.program.externals.append(external)
+                self.alive.append(_as_traced(node, value) if external is None else external.fake)
+                name = str(node.target) if external is None else external.name
+                self.take_given(node, self.alive[-1], CONSTANT, name)
             elif node.op == "call_function":
                 self.take_call(node)
             elif node.op == "output":
@@ -263,7 +270,7 @@ class _Reader:
     def place(self, node: torch.fx.Node) -> str:
         return self.places.get(node.name, "") or f"node '{node.name}'"
 
-    def is_held(self, node: torch.fx.Node, value: torch.Tensor) -> bool:
+    def is_held(self, node: torch.fx.Node, value: torch.Tensor, requires_grad: bool) -> bool:
         """Whether a constant is a tensor of the model, which a step may write. Raises Unsupported where it was to have a
         gradient by this way, or is a part of one."""
         position, whole = self.held.get(value.untyped_storage().data_ptr(), (-1, value))
@@ -271,7 +278,7 @@ class _Reader:
             return False
         role, name = self.given[position]
         same = (value.shape, value.stride(), value.dtype) == (whole.shape, whole.stride(), whole.dtype)
-        if (name in self.trained and value.requires_grad) or (not same and (name in self.trained or role == BUFFER)):
+        if (name in self.trained and requires_grad) or (not same and (name in self.trained or role == BUFFER)):
             raise Unsupported(f"{self.place(next(iter(node.users), node))}: '{name}' comes from elsewhere than the model "
                               "that loss_fn is called with, so it would get no gradient by this; take it from that model")
         if same:
@@ -482,9 +489,9 @@ def _move_views(program: Program, now: dict[int, int]) -> None:
 
 def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
                held: dict[int, tuple[int, torch.Tensor]] | None = None, trained: Iterable[str] = (),
-               device: Cpu | Cuda = CPU) -> Program:
+               device: Cpu | Cuda = CPU, externals: dict[str, External] | None = None) -> Program:
     """The calls of any graph of ATen ops, as they stand there."""
-    return _Reader(module, given, places, held or {}, set(trained), device).read()
+    return _Reader(module, given, places, held or {}, set(trained), device, externals or {}).read()
 
 
 def read_as_traced(trace: Trace) -> Program:
@@ -494,7 +501,7 @@ def read_as_traced(trace: Trace) -> Program:
     names += [(INPUT, f"batch.{i}") for i in range(more)]
     tensors = [*trace.model.parameters.values(), *trace.model.buffers.values()]
     held = {t.untyped_storage().data_ptr(): (i, t) for i, t in enumerate(tensors) if t.numel()}
-    return read_graph(trace.module, names, trace.places, held, trace.trained, trace.model.device)
+    return read_graph(trace.module, names, trace.places, held, trace.trained, trace.model.device, trace.externals)
 
 
 def read_calls(trace: Trace) -> Program:

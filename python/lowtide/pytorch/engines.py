@@ -66,11 +66,6 @@ def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
     """The plan alone. Model and optimizer are as before; "auto" gives that of the torch engine."""
     checked(loss_fn, optimizer, model)
     asked = StepOptions.of(dict(options))
-    had = {p for p, state in optimizer.state.items() if state}
-    try:
-        if asked.engine == "native":
-            return native_step(model, loss_fn, optimizer, sample_batch, asked).plan
-        return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)
-    finally:
-        for p in [p for p in optimizer.state if p not in had]:
-            del optimizer.state[p]
+    if asked.engine == "native":
+        return native_step(model, loss_fn, optimizer, sample_batch, asked).plan
+    return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)

@@ -10,18 +10,18 @@ swap, where a plan may put away whatever is not read: there it is shown (`step.m
 
 from __future__ import annotations
 
-from .calls import BUFFER, MADE, PARAMETER, Program
+from .calls import BUFFER, CONSTANT, MADE, PARAMETER, Program
 from .units import Unit
 
 NAME = "kept: copies of buffers, results"
 
 
 def written_buffers(program: Program, units: list[Unit]) -> list[int]:
-    """Places in `program.given` of the buffers that the step writes, and of parameters that it writes before it updates
-    them (an embedding with max_norm)."""
+    """Places in `program.given` of the buffers that the step writes, of what loss_fn holds itself and writes (a queue, a teacher),
+    and of parameters that it writes before it updates them (an embedding with max_norm)."""
     written = {s for unit in units if unit.update is None for s in (*unit.updates, *unit.statistics)}
     return [i for i, t in enumerate(program.given)
-            if program.storage_of(t).role in (BUFFER, PARAMETER) and program.tensors[t].storage in written]
+            if program.storage_of(t).role in (BUFFER, PARAMETER, CONSTANT) and program.tensors[t].storage in written]
 
 
 def kept_bytes(program: Program, units: list[Unit]) -> int:

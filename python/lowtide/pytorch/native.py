@@ -36,8 +36,10 @@ from .exported import Exported, export_step
 from .native_check import TORCH, times
 from .optimizers import KnownUpdates
 from .options import StepOptions
-from .step import Memory, Step, exchanged, interrupts_wait
+from .interrupts import interrupts_wait
+from .step import Memory, Step
 from .trace import Model
+from .untouched import Note
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
           "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}
@@ -153,7 +155,7 @@ class NativeStep(Step):
 
     # ---- making it
 
-    def _make(self, batch: Any) -> Any:
+    def _make(self, batch: Any, note: Note) -> Any:
         _refuse_options(self._options)
         model = Model.of(self._model)
         for kind, found in (("parameter", model.parameters), ("buffer", model.buffers)):
@@ -271,9 +273,7 @@ class NativeStep(Step):
     def _feed(self, ready: _NativeReady, session: Session, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
         """All that a step needs; the tensors that it changes. Raises IndexError for a batch's index that is out of range."""
         ready.exported.indices.check(ready.model, leaves)
-        for name, held, found in exchanged(ready.model):
-            raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
-                        f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
+        ready.model.follow()
         changed = self._lend(ready, session)
         for name, leaf in zip(ready.exported.inputs, leaves, strict=True):
             if name in ready.fed:

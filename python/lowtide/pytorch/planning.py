@@ -32,6 +32,7 @@ from .options import StepOptions
 from .own_step import signature, updates_of
 from .trace import Model, Options, Trace, trace_step
 from .units import Unit, add_updates, make_units
+from .untouched import Note
 
 
 @dataclass
@@ -52,16 +53,16 @@ class Captured:
 
 
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
-            options: StepOptions) -> Captured:
-    """The step as units. Raises Unsupported or Usage, naming the line of the user's code."""
+            options: StepOptions, note: Note | None = None) -> Captured:
+    """The step as units. Raises Unsupported or Usage, naming the line of the user's code. `note`: of all that can be reached."""
     if options.data_parallel and Model.of(model).device.type != "cpu":
         raise Unsupported("data_parallel averages gradients on the CPU; on a GPU a step runs on one rank")
     if not options.data_parallel:
-        return _traced(*_checked(model, optimizer), loss_fn, batch, options)
+        return _traced(*_checked(model, optimizer), loss_fn, batch, options, note)
     ranks.check()
     tensors, updates = ranks.on_all(lambda: _checked(model, optimizer))
     ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
-    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options))
+    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options, note))
 
 
 def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
@@ -77,11 +78,11 @@ def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
     return tensors, updates_of(optimizer, tensors.parameters)
 
 
-def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions) -> Captured:
+def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions, note: Note | None) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
                       options.check_finite is True)
-    trace = trace_step(tensors, loss_fn, trained, batch, tracing)
+    trace = trace_step(tensors, loss_fn, trained, batch, tracing, note)
     labels = options.labels()
     if labels is not None:
         return by_samples(trace, updates, labels)
@@ -264,9 +265,9 @@ LEAST_GAIN = 0.99  # of the arena before, by twice as many parts; else more are 
 
 
 def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
-              options: StepOptions) -> Planned:
+              options: StepOptions, note: Note | None = None) -> Planned:
     """The step's plan. Raises what capture and make_plan raise."""
-    captured, title = capture(model, loss_fn, optimizer, batch, options), type(model).__name__
+    captured, title = capture(model, loss_fn, optimizer, batch, options, note), type(model).__name__
     if options.split != "auto":
         return make_plan(captured, title, options)
     return _in_parts(captured, title, options)

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import html
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +31,18 @@ from ..plans import Plan, bytes_text
 from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
-from .calls import MADE, PARAMETER
+from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import CPU, Cpu, Cuda, device_of
-from .frozen import Held
+from .guards import Entry, Guards, entries_of
+from .interrupts import interrupts_wait
 from .kept import written_buffers
 from .options import StepOptions
 from .own_step import signature
 from .planning import Planned, best_plan
+from .reachable import MISSING
 from .program import Executable, generate
-from .trace import Model
 from .transfers import Transfers
+from .untouched import Note, untouched
 
 
 @dataclass
@@ -103,7 +103,8 @@ class Step:
         """Without a plan yet."""
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
         self._ready: dict[Any, _Ready] = {}
-        self._held = Held(model, loss_fn)
+        self._alike: dict[Any, list[tuple[Guards, _Ready]]] = {}  # plans by what is the same for them but the values they hold for
+        self._told: set[str] = set()  # names of values that have changed
         self._updating = self._agreed = False  # the second: all ranks, on that the step goes on
         self._versions: list[tuple[torch.Tensor, int, str]] = []  # as they are to be before the first update; names
         self._arena: Arena | None = None  # this and the next two: of all plans
@@ -177,50 +178,73 @@ class Step:
     # ---- running
 
     def _signature(self, leaves: list[torch.Tensor], spec: BatchSpec) -> Any:
-        """What a plan holds for: shapes, and what else changes the graph or its kernels."""
+        """What a plan holds for beside the values of its guards: shapes, and what else changes the graph or its kernels."""
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in leaves)
-        modes = tuple(module.training for module in self._model.modules())
         trained = tuple(p.requires_grad for p in self._model.parameters())
         around = next((device_of(p.device) for p in self._model.parameters()), CPU).around()
         hooked = hooks.signature(self._model)
-        return shapes, repr(spec), modes, trained, around, str(signature(self._optimizer)), hooked, self._held.now()
+        return shapes, repr(spec), trained, around, str(signature(self._optimizer)), hooked
 
-    def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any]:
-        """The batch's tensors, and what a plan for it holds for; on all ranks the same. Raises Usage."""
+    def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any, _Ready | None]:
+        """The batch's tensors, what a plan for it holds for, and the plan, if there is one; on all ranks the same. Raises Usage."""
 
-        def read() -> tuple[list[torch.Tensor], Any]:
+        def read() -> tuple[list[torch.Tensor], Any, int]:
             leaves, spec = tensors_of(batch)
-            return leaves, self._signature(leaves, spec)
+            key = self._signature(leaves, spec)
+            return leaves, key, next((k for k, (guards, _) in enumerate(self._alike.get(key, ())) if guards.hold()), -1)
 
-        if not self._options.data_parallel:
-            return read()
-        return ranks.on_all(read, lambda made: (made[1], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH, in_step=bool(self._ready))
+        if self._options.data_parallel:
+            leaves, key, found = ranks.on_all(read, lambda made: (made[1:], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH,
+                                              in_step=bool(self._ready))
+        else:
+            leaves, key, found = read()
+        return leaves, key, self._alike[key][found][1] if found >= 0 else None
 
     def _for(self, batch: Any) -> tuple[list[torch.Tensor], _Ready]:
         """The batch's tensors and the plan for it, made if there is none."""
-        leaves, key = self._read(batch)
-        found = self._ready.get(key)
+        leaves, key, found = self._read(batch)
         if found is not None:
             return leaves, found
-        seen = {other[:2] for other in self._ready}
+        seen = {other[:2] for other in self._alike}
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
-        with self._held.capturing():
-            made = self._make(batch)
-        now = self._held.now()
-        self._ready = {other: ready for other, ready in self._ready.items() if other[-1] == now}  # a number may change in each step
-        self._ready[(*key[:-1], now)] = made
+        self._forget_values(key)
+        with untouched(self._model, self._loss_fn, self._optimizer) as note:
+            made = self._make(batch, note)
+        self._keep(key, made, note)
         return leaves, made
+
+    def _keep(self, key: Any, made: _Ready, note: Note) -> None:
+        """A plan, with the values that it holds for: what the forward pass itself changes is none of them."""
+        guards = Guards(entries_of(self._model, self._loss_fn), lambda entry: (id(entry.room.owner), entry.key) in note.touched)
+        self._alike.setdefault(key, []).append((guards, made))
+        self._ready[(*key, len(self._ready), id(made))] = made
+
+    def _forget_values(self, key: Any) -> None:
+        """Warns, once for each name, of values that have changed, and drops plans for numbers that are gone: one may change in each step."""
+        said: list[str] = []
+        for alike in self._alike.values():
+            for guards, ready in list(alike):
+                changed = list(guards.changed())
+                said += [_said(entry, now) for entry, now in changed if alike is self._alike.get(key) and entry.key != "training"
+                         and entry.name not in self._told]
+                self._told |= {entry.name for entry, _ in changed if entry.key != "training"}
+                if any(type(value) in (int, float, str) for entry, now in changed for value in (entry.value, now)):
+                    alike.remove((guards, ready))
+                    self._ready = {other: kept for other, kept in self._ready.items() if kept is not ready}
+        if said:
+            warnings.warn(f"lowtide: {', '.join(dict.fromkeys(said))}: a plan holds for Python's values, so the step is captured anew "
+                          "for each; a tensor in the place of a number needs no new plan", stacklevel=4)
 
     def make_room(self) -> None:
         """Measuring takes memory, which no step needs meanwhile."""
         if self._arena is not None:
             self._arena.trim(0)
 
-    def _make(self, batch: Any) -> _Ready:
+    def _make(self, batch: Any, note: Note) -> _Ready:
         self.make_room()
-        planned = best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options)
+        planned = best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options, note)
         together = ranks.on_all if self._options.data_parallel else ranks.alone
         return together(lambda: self._make_ready(planned))
 
@@ -242,6 +266,7 @@ class Step:
         if self._arena is not None and self._arena.allocator is not memory:  # the model has gone to another device
             self._arena = None
             self._ready.clear()
+            self._alike.clear()
             self._saved.clear()
         if memory is not None:
             self._arena = self._arena or Arena(memory)
@@ -262,11 +287,9 @@ class Step:
         """The tensors as they are now, in the order of the code. Raises Usage where one was exchanged."""
         captured = ready.planned.captured
         model = captured.trace.model
-        for name, held, found in exchanged(model):
-            raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
-                        f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
+        model.follow()
         states = [t for name in captured.updated for t in captured.updates.state(name).values()]
-        given = [*model.parameters.values(), *model.buffers.values(), *batch, *captured.program.constants, *states]
+        given = [*model.parameters.values(), *model.buffers.values(), *batch, *constants_now(captured.program), *states]
         for number, tensor in zip(captured.program.given, given, strict=True):
             wanted = captured.program.tensors[number]
             if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
@@ -373,9 +396,11 @@ class Step:
         self._versions, self._updating = [], False
         try:
             with torch.no_grad(), interrupts_wait():
-                lasting = {id(t) for t in leaves} | {id(t) for t in ready.planned.captured.program.constants}
-                given = [t if id(t) in lasting else t.detach().clone(memory_format=torch.preserve_format)
-                         for t in self._given(ready, leaves)]
+                program, tensors = ready.planned.captured.program, self._given(ready, leaves)
+                written = set(ready.buffers)
+                lasting = {id(t) for t in leaves} | {id(t) for k, t in enumerate(tensors)
+                                                     if program.storage_of(program.given[k]).role == CONSTANT and k not in written}
+                given = [t if id(t) in lasting else t.detach().clone(memory_format=torch.preserve_format) for t in tensors]
                 if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
                     given.append(state)
                 ready.device.finish()
@@ -430,41 +455,20 @@ class Step:
         problem.add_note(f"lowtide: {place}the model is as before the step")
 
 
+def constants_now(program: Program) -> list[torch.Tensor]:
+    """What loss_fn and modules hold beside parameters and buffers, as it is now."""
+    return [constant if external is None else external.now()
+            for constant, external in zip(program.constants, program.externals, strict=True)]
+
+
+def _said(entry: Entry, now: Any) -> str:
+    plain = type(now) in (int, float, bool, str, type(None))
+    return f"{entry.name} is {now!r} now" if plain else f"{entry.name} is {'gone' if now is MISSING else 'another object'} now"
+
+
 def _all_none(aux: Any) -> bool:
     leaves = pytree.tree_leaves(aux)
     return all(leaf is None for leaf in leaves)
-
-
-def exchanged(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
-    """Parameters and buffers that the module holds no more."""
-    for held, find in ((model.parameters, "_parameters"), (model.buffers, "_buffers")):
-        for name, tensor in held.items():
-            folder, _, leaf = name.rpartition(".")
-            part = functools.reduce(getattr, folder.split(".") if folder else [], model.module)
-            there = getattr(part, find)
-            found = there[leaf] if leaf in there else None  # a TorchScript module has neither get_submodule nor a dict of these
-            if found is not tensor:
-                yield name, tensor, found
-
-
-@contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
-    """Ctrl-C is seen when the step has ended: a step is done or not begun."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):
-        yield
-        return
-    seen: list[tuple] = []
-    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if seen:
-            before(*seen[0])
 
 
 def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
@@ -479,5 +483,6 @@ def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
 
 def plan_step_of(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
                  options: StepOptions) -> Plan:
-    """The plan of the torch engine alone; the optimizer may have got its state."""
-    return best_plan(model, loss_fn, optimizer, sample_batch, options).plan
+    """The plan of the torch engine alone."""
+    with untouched(model, loss_fn, optimizer) as note:
+        return best_plan(model, loss_fn, optimizer, sample_batch, options, note).plan

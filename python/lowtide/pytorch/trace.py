@@ -28,11 +28,13 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import ctc, dynamo, frozen, hooks, streams, ways_round
+from . import ctc, dynamo, exchange, frozen, hooks, streams, ways_round
 from .batches import BatchSpec, tensors_of
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
+from .externals import External, Externals
 from .known import KnownValues, distributions_assert, told_to_transformers
+from .untouched import Note
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -45,14 +47,32 @@ class Model:
     parameters: dict[str, torch.nn.Parameter]
     buffers: dict[str, torch.Tensor]
 
+    followed: exchange.Followed
+
     @staticmethod
     def of(module: torch.nn.Module) -> Model:
-        return Model(module, dict(module.named_parameters()), dict(module.named_buffers()))
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        followed = exchange.Followed(module, [*parameters, *buffers], [*parameters.values(), *buffers.values()], set(buffers))
+        return Model(module, parameters, buffers, followed)
+
+    def follow(self) -> None:
+        """Buffers as they are now: one that was put anew takes the place of the one before. Raises Usage where a parameter was, or
+        a buffer of another kind."""
+        for name, held, found in self.followed.exchanged([*self.parameters.values(), *self.buffers.values()]):
+            if name in self.buffers and isinstance(found, torch.Tensor) and _alike(found, held):
+                self.buffers[name] = found
+                continue
+            raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
+                        f"{tuple(found.shape) if found is not None else 'none'} now); compile the step again")
 
     @property
     def device(self) -> Cpu | Cuda:
         """That of the first parameter. Raises Unsupported where no step runs there."""
         return device_of(next(iter(self.parameters.values())).device) if self.parameters else CPU
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (a.shape, a.stride(), a.dtype, a.device) == (b.shape, b.stride(), b.dtype, b.device)
 
 
 class Settled(Exception):
@@ -85,7 +105,7 @@ class Trace:
     checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
     inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
-
+    externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
 
     def take_aux(self, aux: Any) -> list[Any]:
         """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
@@ -116,7 +136,7 @@ def _kind_of(leaf: Any) -> Callable[[Any], Any]:
 
 
 class _Shell(torch.nn.Module):
-    """loss_fn over the model, as a module, so that functional_call can exchange the model's tensors."""
+    """loss_fn over the model, as a module that dynamo can read."""
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable) -> None:
         super().__init__()
@@ -124,25 +144,10 @@ class _Shell(torch.nn.Module):
         self._loss_fn = loss_fn
 
     def forward(self, batch: Any) -> Any:
-        given = {name: buffer for name, buffer in self.model.named_buffers()}
+        places = exchange.places_of(self.model)
         answer = self._loss_fn(self.model, batch)
-        for name, buffer in self.model.named_buffers():  # a buffer that was assigned anew is written where it was
-            if name in given and buffer is not given[name]:
-                given[name].copy_(buffer)
+        exchange.write_buffers(places)
         return answer
-
-
-class _Whole(torch.nn.Module):
-    """A shell, and what follows it while the model's tensors are still exchanged: checkpointing runs the forward pass
-    again in the backward one."""
-
-    def __init__(self, shell: torch.nn.Module, then: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.shell = shell
-        self._then = then
-
-    def forward(self, batch: Any) -> Any:
-        return self._then(self.shell(batch))
 
 
 class _Labels:
@@ -266,7 +271,8 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
             shell: torch.nn.Module) -> tuple[Any, Any, list]:
         labels.phase, labels.of_sequence = FORWARD, None
-        tensors = {f"shell.model.{name}": tensor for name, tensor in {**leaves, **buffers}.items()}
+        held = {**model.parameters, **model.buffers}
+        tensors = {id(held[name]): tensor for name, tensor in {**leaves, **buffers}.items()}
 
         def backward(answer: Any) -> tuple[Any, Any, list]:
             labels.draws.check()
@@ -278,7 +284,8 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
                 handle.remove()
             return loss.detach(), aux, list(grads)
 
-        return torch.func.functional_call(_Whole(shell, backward), tensors, (batch,), tie_weights=True)
+        with exchange.exchanged_for(model.module, tensors):  # checkpointing runs the forward pass again in the backward one
+            return backward(shell(batch))
 
     def step(*flat: torch.Tensor) -> list[Any]:
         p, b = len(model.parameters), len(model.buffers)
@@ -378,7 +385,7 @@ def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
             for i, leaf in enumerate(inputs)]
 
 
-def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options) -> Trace:
+def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options, note: Note | None = None) -> Trace:
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
@@ -391,18 +398,18 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     trace.inputs = [weakref.ref(leaf) for leaf in inputs]
     inputs = apart(inputs)
     batch = spec.batch_of(inputs)
-    shell = _Shell(model.module, loss_fn)
+    shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
     try:
-        _trace_with([shell], trace, inputs, options)
+        _trace_with([shell], trace, inputs, options, note)
     except Unsupported as refused:
-        if isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options):
+        if isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options, note):
             raise refused from None
     _spread_places(trace)
     return trace
 
 
 def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.Tensor],
-                options: Options) -> None:
+                options: Options, note: Note) -> None:
     model, labels = trace.model, _Labels(trace.model.module)
     step = _step_function(model, shells, trace.trained, trace, options, labels)
     values = KnownValues(labels.after_op)
@@ -410,10 +417,12 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     def followed(*flat: torch.Tensor) -> list[Any]:
         before = torch.is_autocast_cache_enabled()
         torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
+        externals = Externals(note.reachable, flat[0].fake_mode)
         try:
-            with values:
+            with values, externals:
                 return step(*flat)
         finally:
+            trace.externals = {external.target: external for external in externals.found}
             torch.set_autocast_cache_enabled(before)
 
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
@@ -425,16 +434,19 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
         raise refusal(problem) from problem
+    finally:
+        note.put_back()
 
 
 def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
-                  options: Options) -> bool:
+                  options: Options, note: Note) -> bool:
     """By way of dynamo, where plain tracing was refused."""
     parts = batch if options.accumulate > 1 else [batch]
     try:
         with streams.unchanged(trace.model.device), torch.enable_grad():
             shells = [dynamo.Retraced(shell, part) for part in parts]
-        _trace_with(shells, trace, inputs, options)
+        note.put_back()
+        _trace_with(shells, trace, inputs, options, note)
     except Exception:  # noqa: BLE001: the first refusal names the line
         return False
     return True

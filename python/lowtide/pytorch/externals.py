@@ -1,0 +1,141 @@
+"""Tensors that were there before the step and are no part of model or batch: teachers, queues, running scales, tables.
+
+While a step is traced the user's code works on them as on any other. An op on real tensors alone would run at once, in place too, and
+its result would be a number of the graph. So the outermost mode of the trace exchanges every real tensor for a fake one before an op
+sees it, one for each geometry, in a fake storage that stands for the real one; it is a node of the graph (`get_attr`). Ops on it are
+ops of the graph then, writes in place too, and nothing is computed of its contents.
+
+What is written must be found again in every step, so it must be reachable from the model, loss_fn or the optimizer (reachable.py); a
+write on any other tensor is refused with its line. So is a change of an external's own geometry (`resize_`, `t_`).
+A number that the code reads off an external which the step has not written (`.item()`) is read at once, and the plan holds for it.
+Tests: tests/python/test_torch_externals.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, track_tensor_tree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from .reachable import Reachable, Room
+from .schemas import schema_writes
+
+aten = torch.ops.aten
+_LIFTS = (aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
+_GEOMETRY = (aten.set_.source_Tensor, aten.set_.source_Storage_storage_offset, aten.set_.default, aten.resize_.default)
+
+
+@dataclass
+class External:
+    """`room` and `key`: where it is found; None where it cannot be. `offset`: of its first element behind that of the tensor there."""
+
+    tensor: torch.Tensor  # an alias of the real one
+    fake: torch.Tensor
+    target: str  # of its node
+    room: Room | None = None
+    key: Any = None
+    held: torch.Tensor | None = None  # what lies there
+    requires_grad: bool = False
+    written: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.room.named(self.key) if self.room is not None else self.target
+
+    def now(self) -> torch.Tensor:
+        """The tensor as the step finds it: that which lies there now, or the same part of it."""
+        if self.room is None or self.held is None:
+            return self.tensor
+        found = self.room.get(self.key)
+        if found is self.held:
+            return self.tensor
+        if (found.shape, found.stride(), found.dtype) == (self.tensor.shape, self.tensor.stride(), self.tensor.dtype):
+            return found.detach()
+        offset = self.tensor.storage_offset() - self.held.storage_offset() + found.storage_offset()
+        return found.detach().as_strided(self.tensor.shape, self.tensor.stride(), offset)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and (
+        type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or isinstance(value, torch.nn.Parameter))
+
+
+class Externals(TorchDispatchMode):
+    """Exchanges real tensors for fake ones that are nodes of the graph."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __init__(self, reachable: Reachable | None, fake_mode: FakeTensorMode) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.of: dict[Any, External] = {}
+        self.found: list[External] = []
+        self.by_storage: dict[int, list[tuple[torch.Tensor, Room, Any]]] = {}
+        for tensor, room, key in reachable.tensors.values() if reachable is not None else ():
+            if room is not None and tensor.layout is torch.strided:
+                self.by_storage.setdefault(tensor.untyped_storage()._cdata, []).append((tensor, room, key))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        if func in _LIFTS or not any(map(_is_real, leaves)):
+            return func(*args, **kwargs)
+        if func is aten._local_scalar_dense.default:
+            external = self.external(args[0])
+            if not self.is_written(external.tensor):
+                with _disable_current_modes():
+                    return external.tensor.item()
+        args, kwargs = pytree.tree_unflatten([self.external(leaf).fake if _is_real(leaf) else leaf for leaf in leaves], tree)
+        self.note_writes(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def note_writes(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return
+        written = schema_writes(func, args, kwargs)
+        if not written:
+            return
+        for external in (e for e in self.found if any(e.fake is w for w in written)):
+            if func in _GEOMETRY or torch.Tag.inplace_view in func.tags:
+                raise NotImplementedError(f"{func} changes the shape of '{external.name}', which lives longer than the step")
+            if external.room is None:
+                raise NotImplementedError("a tensor is written in place that is neither a parameter nor a buffer nor of the batch, and that "
+                                          "cannot be found again from the model or loss_fn; as an attribute or a buffer it can")
+            external.written = True
+
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        storage = tensor.untyped_storage()._cdata
+        return any(e.written for e in self.found if e.tensor.untyped_storage()._cdata == storage)
+
+    def external(self, real: torch.Tensor) -> External:
+        if real.layout is not torch.strided or real.is_quantized:
+            raise NotImplementedError(f"a tensor of layout {real.layout} that was there before the step; a dense one is planned")
+        storage = real.untyped_storage()._cdata
+        geometry = (storage, real.dtype, tuple(real.shape), real.stride(), real.storage_offset())
+        if geometry not in self.of:
+            self.of[geometry] = self.made(real, storage)
+            self.found.append(self.of[geometry])
+        return self.of[geometry]
+
+    def made(self, real: torch.Tensor, storage: int) -> External:
+        with _disable_current_modes():
+            alias = real.detach()
+            fake = self.fake_mode.from_tensor(alias)
+        mode = get_proxy_mode()
+        target = f"_external{len(self.found)}"
+        setattr(mode.tracer.root, target, alias)
+        proxy = mode.tracer.create_proxy("get_attr", target, (), {})
+        track_tensor_tree(fake, proxy, constant=None, tracer=mode.tracer)
+        there = self.by_storage.get(storage, [])
+        same = [t for t in there if (t[0].shape, t[0].stride(), t[0].dtype) == (real.shape, real.stride(), real.dtype)]
+        held, room, key = next(iter([*same, *there]), (None, None, None))
+        return External(alias, fake, target, room, key, held, real.requires_grad)

@@ -1,0 +1,303 @@
+"""What a plan holds for beside its batch: Python's own values that the captured code reads, as a flat list that is compared in each step.
+
+A graph holds a Python number as it was: the weight of a loss that is annealed, a dropout's probability. What is read is told by the
+code. A walk begins at loss_fn and collects the code that it can come to and the names in it; of every object that code can come to
+
+    attributes under these names (of modules and other objects of packages: under the names that methods of their class have),
+    entries of lists, tuples and dicts with at most MANY of them (what is longer is data: as a tensor it is read in each step),
+    methods, properties and hooks under these names, called as they are by the object's own operators,
+
+and so to any depth: configs of objects, methods of closed-over objects, losses that are modules. All of it that is no tensor is held, by
+identity, or equality of plain values; of a tensor that it is one, as its contents are read in each step (externals.py).
+
+In each step the list is compared by three loops that Python runs in C: some microseconds for a hundred modules. Only where an entry is
+another object is it looked at, and named in the warning. Tests: tests/python/test_torch_stale_values.py, test_torch_numbers.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from .reachable import (ATOMS, MISSING, Cell, ClassData, Dictionary, Names, Room, Sequence, Slots, attributes_of, is_packaged, names_of,
+                        slots_of)
+from .untouched import same
+
+MANY = 64  # entries of a container; what is longer is data
+_UNREAD = frozenset("""__init__ __new__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __deepcopy__ __del__ __init_subclass__ extra_repr
+    reset_parameters _init_weights __dir__ state_dict load_state_dict""".split())
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_CONTAINERS = (dict, list, tuple)
+
+
+class Entry(NamedTuple):
+    """One value that the plan holds for."""
+
+    room: Room
+    key: Any
+    value: Any
+
+    @property
+    def name(self) -> str:
+        return self.room.named(self.key)
+
+
+def _called_by_itself(name: str) -> bool:
+    """Methods that Python calls without their name in the code."""
+    return name == "forward" or name.startswith("__") and name.endswith("__") and name not in _UNREAD
+
+
+@functools.lru_cache(maxsize=10_000)
+def _names_read(kind: type) -> frozenset[str]:
+    """What methods of a package's class name."""
+    names: set[str] = set()
+    for base in kind.__mro__:
+        if base in (torch.nn.Module, object):
+            continue
+        for name, method in vars(base).items():
+            function = method.fget if isinstance(method, property) else method
+            if isinstance(function, types.FunctionType) and name not in _UNREAD:
+                names |= names_of(function.__code__)
+    return frozenset(names)
+
+
+class Walk:
+    """The entries that the code reads. Objects are looked at again when more names are known."""
+
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable) -> None:
+        self.entries: dict[tuple[int, Any], Entry] = {}
+        self.names: set[str] = set()
+        self.code: set[types.CodeType] = set()
+        self.objects: dict[int, tuple[Any, str, frozenset[str]]] = {}
+        self.rooms: dict[int, Room] = {}
+        self.waiting = collections.deque([(model, "", frozenset()), (loss_fn, "loss_fn", frozenset())])
+        known = -1
+        while known < len(self.names):
+            known = len(self.names)
+            self.waiting += list(self.objects.values())
+            self.objects = {}
+            while self.waiting:
+                self.visit(*self.waiting.popleft())
+
+    # ---- what is found
+
+    def room(self, made: Callable[[], Room], owner: Any) -> Room:
+        found = self.rooms.get(id(owner))
+        if found is None:
+            found = self.rooms[id(owner)] = made()
+        return found
+
+    def hold(self, room: Room, key: Any, value: Any, names: frozenset[str]) -> None:
+        self.entries[id(room.owner), key] = Entry(room, key, value)
+        if type(value) not in ATOMS:
+            self.waiting.append((value, room.named(key), names))
+
+    def visit(self, thing: Any, path: str, names: frozenset[str]) -> None:
+        kind = type(thing)
+        if issubclass(kind, torch.Tensor) or kind in ATOMS:
+            return
+        before = self.objects.get(id(thing))
+        if before is not None and names <= before[2]:
+            return
+        names = names if before is None else names | before[2]
+        self.objects[id(thing)] = (thing, path, names)
+        if kind is types.FunctionType:
+            self.function(thing)
+        elif kind is types.MethodType:
+            self.later(thing.__self__, "self" if path == "loss_fn" else path, names)
+            self.later(thing.__func__, path, names)
+        elif issubclass(kind, functools.partial):
+            for k, value in [*enumerate(thing.args), *thing.keywords.items()]:
+                self.later(value, f"argument {k}", names)
+            self.later(thing.func, path, names)
+        elif issubclass(kind, types.ModuleType):
+            self.python_module(thing, path)
+        elif issubclass(kind, type):
+            self.class_data(thing, names)
+        else:
+            self.object(thing, kind, path, names)
+
+    def later(self, thing: Any, path: str, names: frozenset[str]) -> None:
+        self.waiting.append((thing, path, names))
+
+    # ---- code
+
+    def function(self, function: types.FunctionType) -> None:
+        if is_packaged(function):
+            return
+        self.read(function.__code__)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            room = self.room(lambda cell=cell, name=name: Cell(cell, name), cell)
+            for key, value in room.read().items():
+                self.hold(room, key, value, frozenset())
+        defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+        for k, value in defaults:
+            self.later(value, f"default {k} of {function.__name__}", frozenset())
+        room = self.room(lambda: Names(function.__globals__, "", frozenset()), function.__globals__)
+        for name in names_of(function.__code__):
+            if name in function.__globals__:
+                self.hold(room, name, function.__globals__[name], frozenset())
+
+    def read(self, code: types.CodeType) -> None:
+        if code not in self.code:
+            self.code.add(code)
+            self.names |= names_of(code)
+
+    def python_module(self, module: types.ModuleType, path: str) -> None:
+        if is_packaged(module):
+            return
+        room = self.room(lambda: Names(vars(module), path, frozenset()), vars(module))
+        for name in self.names & vars(module).keys():
+            self.hold(room, name, vars(module)[name], frozenset())
+
+    def class_data(self, kind: type, names: frozenset[str], thing: Any = MISSING) -> None:
+        """Data of a class and its bases under the names of the code, and the methods that can be called."""
+        for base in kind.__mro__:
+            if base is object or is_packaged(base):
+                continue
+            room = self.room(lambda base=base: ClassData(base, base.__qualname__), base)
+            data = room.read()
+            for name in (self.names | names) & data.keys():
+                self.hold(room, name, data[name], names)
+            for name, method in list(vars(base).items()):
+                if name in _UNREAD or name not in self.names and not (thing is not MISSING and _called_by_itself(name)):
+                    continue
+                found = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+                if isinstance(found, types.FunctionType):
+                    self.later(found, name, names)
+
+    # ---- objects
+
+    def object(self, thing: Any, kind: type, path: str, names: frozenset[str]) -> None:
+        if issubclass(kind, _CONTAINERS):
+            self.container(thing, kind, path, names)
+        packaged = is_packaged(kind)
+        if packaged and not issubclass(kind, (torch.optim.Optimizer, *_CONTAINERS)):
+            names = names | _names_read(kind)
+        self.class_data(kind, names, thing)
+        attributes, wanted = attributes_of(thing), self.names | names
+        if attributes:
+            room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
+            for name in wanted & attributes.keys():
+                self.hold(room, name, attributes[name], names)
+            if issubclass(kind, torch.nn.Module):
+                self.module(attributes, room, path, names)
+        slots = dict(slots_of(kind))
+        if slots:
+            room = self.room(lambda: Slots(thing, path), thing)
+            for name, value in room.read().items():
+                if name in wanted:
+                    self.hold(room, name, value, names)
+
+    def module(self, attributes: dict[str, Any], room: Room, path: str, names: frozenset[str]) -> None:
+        self.entries[id(attributes), "training"] = Entry(room, "training", attributes.get("training", MISSING))
+        prefix = f"{path}." if path else ""
+        for folder in ("_modules", *_HOOKS):
+            inside = attributes.get(folder)
+            if isinstance(inside, dict):
+                parts = self.room(lambda inside=inside, folder=folder: Dictionary(inside, prefix + folder), inside)
+                for key, value in inside.items():
+                    self.hold(parts, key, value, frozenset())
+                self.length(inside, prefix + folder)
+
+    def container(self, thing: Any, kind: type, path: str, names: frozenset[str]) -> None:
+        if len(thing) > MANY:
+            return
+        if issubclass(kind, tuple):
+            for k, value in enumerate(thing):
+                if type(value) not in ATOMS:
+                    self.later(value, f"{path}[{k}]", names)
+            return
+        made = Dictionary if issubclass(kind, dict) else Sequence
+        room = self.room(lambda: made(thing, path), thing)
+        for key, value in room.read().items():
+            self.hold(room, key, value, names)
+        self.length(thing, path)
+
+    def length(self, thing: Any, path: str) -> None:
+        self.entries[id(thing), _Length] = Entry(_Length(thing, f"len({path})"), "", len(thing))
+
+
+class _Length(Room):
+    """How many entries a container has."""
+
+    def read(self) -> dict[Any, Any]:
+        return {"": len(self.owner)}
+
+    def named(self, key: Any) -> str:
+        return self.path
+
+
+def entries_of(model: torch.nn.Module, loss_fn: Callable) -> list[Entry]:
+    return list(Walk(model, loss_fn).entries.values())
+
+
+def values(model: torch.nn.Module, loss_fn: Callable) -> dict[str, Any]:
+    """The plain values among the entries, by name."""
+    return {e.name: e.value for e in entries_of(model, loss_fn) if isinstance(e.value, (int, float, bool, str)) and e.key != "training"
+            and not isinstance(e.room, _Length)}
+
+
+def _holds(entry: Entry, now: Any) -> bool:
+    """Whether an entry may be `now` in the place of what it was."""
+    if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
+        return True  # its contents are read in each step, its geometry is compared there
+    return same(entry.value, now)
+
+
+class Guards:
+    """The entries of one plan. `owns`: entries that the step itself writes, by room and key, which hold for nothing."""
+
+    def __init__(self, entries: Iterable[Entry], owns: Callable[[Entry], bool] = lambda _: False) -> None:
+        kept = [entry for entry in entries if not owns(entry)]
+        plain = [e for e in kept if isinstance(e.room, Dictionary)]
+        self.of_dicts, self.others = plain, [e for e in kept if not isinstance(e.room, Dictionary)]
+        self.dicts, self.keys = [e.room.owner for e in plain], [e.key for e in plain]
+        self.seen = [e.value for e in plain]
+        cells = [e for e in self.others if isinstance(e.room, Cell)]
+        lists = [e for e in self.others if isinstance(e.room, Sequence)]
+        lengths = [e for e in self.others if isinstance(e.room, _Length)]
+        self.cells, self.in_cells, self.of_cells = [e.room.owner for e in cells], [e.value for e in cells], cells
+        self.lengths, self.long, self.of_lengths = [e.room.owner for e in lengths], [e.value for e in lengths], lengths
+        self.lists, self.at, self.in_lists = [e.room.owner for e in lists], [e.key for e in lists], [e.value for e in lists]
+        self.of_lists = lists
+        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, _Length))]
+
+    def hold(self) -> bool:
+        """Whether the plan may run. It compares by identity first, and looks closer only where that fails."""
+        if list(map(len, self.lengths)) != self.long:
+            return False
+        try:
+            alike = (all(map(operator.is_, map(dict.get, self.dicts, self.keys), self.seen))
+                     and all(map(operator.is_, map(_contents, self.cells), self.in_cells))
+                     and all(map(operator.is_, map(operator.getitem, self.lists, self.at), self.in_lists)))
+        except (ValueError, IndexError):
+            return False
+        return all(e.room.get(e.key) is e.value for e in self.rest) if alike else self.look()
+
+    def look(self) -> bool:
+        """The same, entry by entry; what is equal, though another object, is what is compared with from now on."""
+        for entries, seen in ((self.of_dicts, self.seen), (self.of_cells, self.in_cells), (self.of_lists, self.in_lists)):
+            for k, entry in enumerate(entries):
+                now = entry.room.get(entry.key)
+                if now is not seen[k]:
+                    if not _holds(entry, now):
+                        return False
+                    seen[k] = now
+        return all(_holds(e, e.room.get(e.key)) for e in self.rest)
+
+    def changed(self) -> Iterator[tuple[Entry, Any]]:
+        """The entries that are other ones now."""
+        for entry in (*self.of_dicts, *self.others):
+            now = entry.room.get(entry.key)
+            if not _holds(entry, now):
+                yield entry, now
+
+
+_contents = operator.attrgetter("cell_contents")

@@ -1,0 +1,194 @@
+"""Capture touches nothing: what can be reached is noted before, and compared and put back after.
+
+The user's own Python runs while a step is captured, on tensors without contents. Whatever it leaves in modules, lists, closures or
+random streams would be there afterwards: a table of fake tensors, a counter one too far. So
+
+    before   every room that can be reached is noted (reachable.py), of every tensor its geometry, flags, gradient and version, of small
+             ones the contents, and the states of the random streams of PyTorch, Python and numpy
+    after    whether it went well, was refused or was interrupted, all of it is compared, and what differs is put back; Ctrl-C waits
+
+Contents of tensors are not changed in the first place: ops on tensors that were there before are ops of the graph (externals.py).
+What cannot be put back is refused: an iterator that loss_fn itself names before anything is traced, else one that was advanced, by name.
+Tests: tests/python/test_torch_untouched.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ..errors import Unsupported
+from .interrupts import interrupts_wait
+from .reachable import MISSING, Cell, Names, Reachable, Room
+
+PLAIN = (int, float, bool, str, bytes, complex)
+SMALL = 4096  # bytes of a tensor whose contents are noted, too
+
+
+def same(before: Any, after: Any) -> bool:
+    """Of an entry of a room."""
+    if before is after:
+        return True
+    kind = type(before)
+    if kind is not type(after):
+        return False
+    if kind in PLAIN:
+        return before == after or (before != before and after != after)
+    return kind is tuple and len(before) == len(after) and all(map(same, before, after))
+
+
+class Change(NamedTuple):
+    """An entry that was given another value."""
+
+    room: Room
+    key: Any
+    before: Any
+    after: Any
+
+    @property
+    def name(self) -> str:
+        return self.room.named(self.key)
+
+
+class _Tensor:
+    """What is noted of a tensor."""
+
+    def __init__(self, tensor: torch.Tensor, path: str) -> None:
+        self.tensor, self.path = tensor, path
+        self.version = None if tensor.is_inference() else tensor._version
+        self.requires_grad, self.leaf = tensor.requires_grad, tensor.is_leaf
+        self.grad = tensor.grad if tensor.is_leaf else None
+        self.hooks = [(name, getattr(tensor, name), dict(getattr(tensor, name) or {}))
+                      for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+        self.kept = None
+        if tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.nbytes <= SMALL and not tensor.is_quantized:
+            self.kept = tensor.detach().clone()
+
+    def put_back(self) -> None:
+        tensor = self.tensor
+        if tensor.requires_grad != self.requires_grad or tensor.is_leaf != self.leaf:
+            if self.leaf and not tensor.is_leaf:
+                tensor.detach_()
+            if tensor.is_leaf:
+                tensor.requires_grad_(self.requires_grad)
+        if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
+            tensor.grad = self.grad
+        for name, hooks, entries in self.hooks:
+            if getattr(tensor, name) is not hooks or dict(hooks or {}) != entries:
+                if hooks is not None:
+                    hooks.clear()
+                    hooks.update(entries)
+                setattr(tensor, name, hooks)
+        if self.version is None or tensor._version == self.version:
+            return
+        if self.kept is not None and not _equal(tensor.detach(), self.kept):
+            with torch.no_grad():
+                tensor.copy_(self.kept)
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.contiguous().view(-1).view(torch.uint8).equal(
+        b.contiguous().view(-1).view(torch.uint8))
+
+
+class Streams:
+    """The random streams of PyTorch's CPU, Python and numpy."""
+
+    def __init__(self) -> None:
+        self.torch, self.python = torch.random.default_generator.get_state(), random.getstate()
+        self.cuda = [torch.cuda.get_rng_state(k) for k in range(torch.cuda.device_count())] if torch.cuda.is_initialized() else []
+        numpy = sys.modules.get("numpy")
+        self.numpy = numpy.random.get_state() if numpy is not None else None
+
+    def put_back(self) -> None:
+        torch.random.default_generator.set_state(self.torch)
+        for k, state in enumerate(self.cuda):
+            torch.cuda.set_rng_state(state, k)
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)
+
+
+class Note:
+    """What can be reached from a model, a loss function and an optimizer, as it is now."""
+
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) -> None:
+        self.reachable = Reachable([("", model), ("loss_fn", loss_fn), *([("optimizer", optimizer)] if optimizer is not None else [])])
+        self.tensors = [_Tensor(tensor, path_of(room, key)) for tensor, room, key in self.reachable.tensors.values()]
+        self.streams = Streams()
+        self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
+
+    def changes(self) -> list[Change]:
+        """Entries of rooms that are no more what they were."""
+        return [Change(room, key, before, after) for room in self.reachable.rooms for key, before, after in _differences(room)]
+
+    def put_back(self) -> list[str]:
+        """Makes all as it was; names of what cannot be."""
+        for change in self.changes():
+            self.touched.setdefault((id(change.room.owner), change.key), change)
+        for room in self.reachable.rooms:
+            if not _untouched(room):
+                room.write(room.seen)
+        for tensor in self.tensors:
+            tensor.put_back()
+        self.streams.put_back()
+        return [room.path for room in self.reachable.iterators if room.read() != room.seen]
+
+    def check(self) -> None:
+        """Raises Unsupported for what loss_fn reads and nobody could put back."""
+        for room in self.reachable.iterators:
+            if any(entry is room.owner for direct in self.reachable.rooms if isinstance(direct, (Cell, Names))
+                   for entry in direct.seen.values()):
+                raise Unsupported(_ITERATOR.format(room.path, type(room.owner).__name__))
+
+
+_ITERATOR = ("'{}' is a {}, which a step would advance once, while it is captured, and nobody can put back; call next() outside of "
+             "loss_fn and give what it gives in the batch")
+
+
+def path_of(room: Room | None, key: Any) -> str:
+    return room.named(key) if room is not None else ""
+
+
+def _untouched(room: Room) -> bool:
+    """The same entries in the same order."""
+    now = room.read()
+    return len(now) == len(room.seen) and all(map(_is, now.items(), room.seen.items()))
+
+
+def _differences(room: Room) -> Iterator[tuple[Any, Any, Any]]:
+    if _untouched(room):
+        return
+    now = room.read()
+    for key, before in room.seen.items():
+        after = now.get(key, MISSING)
+        if not same(before, after):
+            yield key, before, after
+    for key in [key for key in now if key not in room.seen]:
+        yield key, MISSING, now[key]
+
+
+def _is(a: tuple, b: tuple) -> bool:
+    return a[1] is b[1] and (a[0] is b[0] or a[0] == b[0])
+
+
+@contextlib.contextmanager
+def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) -> Iterator[Note]:
+    """Within, a step is captured and planned. Behind it all that can be reached is as it was before. Raises Unsupported for what could
+    not be put back."""
+    note = Note(model, loss_fn, optimizer)
+    note.check()
+    left: list[str] = []
+    try:
+        yield note
+    finally:
+        with interrupts_wait():
+            left = note.put_back()
+    for path in left:
+        raise Unsupported(_ITERATOR.format(path, "iterator"))
