@@ -234,11 +234,11 @@ class _Reader:
 
     def __init__(self, module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
                  held: dict[int, tuple[int, torch.Tensor]], trained: set[str], device: Cpu | Cuda,
-                 externals: dict[str, External]) -> None:
+                 externals: dict[str, External], apart: bool) -> None:
         self.module, self.given, self.places, self.program = module, given, places, Program(device=device)
-        self.held, self.trained, self.externals = held, trained, externals
+        self.held, self.trained, self.externals, self.apart = held, trained, externals, apart
         self.of_node: dict[torch.fx.Node, Any] = {}  # a tensor's number, or a list of them
-        self.by_key: dict[int, int] = {}  # of a traced storage, by address
+        self.by_key: dict[int, list[int]] = {}  # storages of a traced one, by address: several only where given ones stay apart
         self.alive: list[torch.Tensor] = []  # that no address is used twice
 
     def read(self) -> Program:
@@ -287,13 +287,14 @@ class _Reader:
 
     def take_given(self, node: torch.fx.Node, value: torch.Tensor, role: str, name: str) -> None:
         self.check_device(self.place(node), f"'{name}'", value)
-        key = value.untyped_storage()._cdata
-        there = self.by_key.get(key)
-        number = self.program.add_tensor(value, None) if there is None else self.shared(value, there)
-        if there is None:
+        there = self.by_key.setdefault(value.untyped_storage()._cdata, [])
+        if there and not self.apart:
+            number = self.shared(value, there[0])
+        else:
+            number = self.program.add_tensor(value, None)
             storage = self.program.storage_of(number)
             storage.role, storage.name, storage.start = role, name, value.storage_offset()
-            self.by_key[key] = storage.id
+            there.append(storage.id)
         self.program.given.append(number)
         self.of_node[node] = number
 
@@ -399,8 +400,7 @@ class _Reader:
         if any(isinstance(n, torch.SymInt) for n in extents):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a tensor whose shape "
                               f"depends on the contents of another{ways_round.of_shape(node.target._schema.name.partition('::')[2])}")
-        aliases = [self.by_key.get(v.untyped_storage()._cdata) if isinstance(v, torch.Tensor) else None
-                   for v in values]
+        aliases = [self.alias(call, v) if isinstance(v, torch.Tensor) else None for v in values]
         if node.target is aten.lift_fresh_copy.default:  # of torch.tensor([..]): noted in the constant's memory, yet a copy
             aliases = [None]
         there = [a is not None for v, a in zip(values, aliases, strict=True) if isinstance(v, torch.Tensor)]
@@ -410,6 +410,13 @@ class _Reader:
         for index, (made, storage) in enumerate(zip(values, aliases, strict=True)):
             call.outs.append(self.output(call, index, made, storage))
         self.of_node[node] = call.outs if call.many else call.outs[0] if call.outs else None
+
+    def alias(self, call: Call, made: torch.Tensor) -> int | None:
+        """The storage that an output shows. Where traced ones that stay apart had the same memory: the first operand's of these."""
+        found = self.by_key.get(made.untyped_storage()._cdata, [])
+        if len(found) <= 1:
+            return found[0] if found else None
+        return next((s for s in (self.program.tensors[t].storage for t in call.tensors()) if s in found), None)
 
     def check_device(self, where: str, what: str, tensor: torch.Tensor) -> None:
         """On the step's device, or on the CPU."""
@@ -424,7 +431,7 @@ class _Reader:
             return next(w for w in call.writes if self.program.tensors[w].storage == storage)
         number = self.program.add_tensor(made, storage, call if storage is not None else None, index)
         if storage is None:
-            self.by_key[made.untyped_storage()._cdata] = self.program.tensors[number].storage
+            self.by_key[made.untyped_storage()._cdata] = [self.program.tensors[number].storage]
         return number
 
 
@@ -489,9 +496,10 @@ def _move_views(program: Program, now: dict[int, int]) -> None:
 
 def read_graph(module: torch.fx.GraphModule, given: list[tuple[str, str]], places: dict[str, str],
                held: dict[int, tuple[int, torch.Tensor]] | None = None, trained: Iterable[str] = (),
-               device: Cpu | Cuda = CPU, externals: dict[str, External] | None = None) -> Program:
-    """The calls of any graph of ATen ops, as they stand there."""
-    return _Reader(module, given, places, held or {}, set(trained), device, externals or {}).read()
+               device: Cpu | Cuda = CPU, externals: dict[str, External] | None = None, apart: bool = False) -> Program:
+    """The calls of any graph of ATen ops, as they stand there. `apart`: whether given tensors that had the same memory when the graph
+    was traced need not have it when it runs, so that none is read by another's name."""
+    return _Reader(module, given, places, held or {}, set(trained), device, externals or {}, apart).read()
 
 
 def read_as_traced(trace: Trace) -> Program:

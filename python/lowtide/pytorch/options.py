@@ -143,7 +143,7 @@ _CHECKS: dict[str, _Check] = {
                "is no number of bytes above 0, no size such as '2GiB', no share up to '100%' and not 'floor'"),
     "clip_norm": _NORM, "clip_value": _NORM,
     "accumulate": (_is_count, "is no whole number of at least 1"),
-    "data_parallel": _FLAG, "cache": _FLAG,
+    "data_parallel": _FLAG, "cache": _FLAG, "strict": _FLAG,
     "check_finite": (lambda v: isinstance(v, bool) or isinstance(v, str) and v == "loss", "is none of True, False, 'loss'"),
     "progress": (lambda v: v is None or isinstance(v, bool), "is none of True, False, None"),
     "shapes": _word("replan", "fixed"), "engine": _word("torch", "native", "auto"),
