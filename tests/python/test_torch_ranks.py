@@ -169,7 +169,7 @@ def test_what_fails_on_one_rank_is_refused_on_all_and_the_next_step_runs(tmp_pat
 
 
 SHARDS = """
-import hashlib, os, sys
+import hashlib, os, sys, warnings
 import torch, lowtide
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -237,10 +237,15 @@ assert sum(scattered) == plan.communication["scatter_bytes"] == plan.verdict["sc
 assert "beside it FSDP2 takes" in repr(plan)
 say("one plan")
 refused(sharded(effort=0.1 + 0.1 * rank), x, ["rank 1 compiles another graph than rank 0"] * 2 + ["other options"])
-refused(sharded(budget=1), x, ["every schedule needs", "rank 0: Infeasible: ", "no plan"])
+refused(sharded(budget=1, strict=True), x, ["every schedule needs", "rank 0: Infeasible: ", "no plan"])
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    sharded(budget=1)(x).sum().backward()
+assert any("PyTorch's own partition" in str(w.message) and "every schedule needs" in str(w.message) for w in told), told
+say("left")
 if rank == 1:
     ranks_graph, backend.read_graph = backend.read_graph, None
-refused(sharded(), x, ["rank 1: TypeError", "'NoneType' object is not callable", "no graph"])
+refused(sharded(strict=True), x, ["rank 1: TypeError", "'NoneType' object is not callable", "no graph"])
 if rank == 1:
     backend.read_graph = ranks_graph
 model = sharded()
@@ -260,4 +265,4 @@ os._exit(0)
 
 
 def test_shards_run_one_plan_that_counts_what_fsdp2_takes_and_what_fails_on_one_rank_is_refused_on_all(tmp_path):
-    both_say(tmp_path, SHARDS, "one plan", "other options", "no plan", "no graph", "alone")
+    both_say(tmp_path, SHARDS, "one plan", "other options", "no plan", "left", "no graph", "alone")

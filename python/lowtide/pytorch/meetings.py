@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from ..errors import BY_STATUS, Error, Usage
+from ..errors import BY_STATUS, Error, Internal, Usage
 
 Made = TypeVar("Made")
 PATIENCE = 300.0  # seconds for another rank to come, unless LOWTIDE_RANK_TIMEOUT says others
@@ -90,7 +90,7 @@ class Meeting:
         _counts[self.key] -= 1
 
     def _raise_of(self, rank: int, told: dict[str, Any]) -> None:
-        raise BY_STATUS.get(told["status"], Error)(f"rank {rank}: {told['error']}")
+        raise BY_STATUS.get(told["status"], Internal)(f"rank {rank}: {told['error']}")
 
     def same(self, make: Callable[[], Made], key_of: Callable[[Made], str]) -> Made:
         """What `make` makes; its key has to be the same on all. Raises what `make` raises, on all
