@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .reachable import Reachable, Room
-from .schemas import schema_writes
+from .schemas import schema_writes, tensors_among
 
 aten = torch.ops.aten
 _LIFTS = (aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
@@ -86,9 +86,9 @@ class Externals(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        leaves, tree = pytree.tree_flatten((args, kwargs))
-        if func in _LIFTS or not any(map(_is_real, leaves)):
+        if func in _LIFTS or not any(map(_is_real, tensors_among((*args, *kwargs.values())))):
             return func(*args, **kwargs)
+        leaves, tree = pytree.tree_flatten((args, kwargs))
         if func is aten._local_scalar_dense.default:
             external = self.external(args[0])
             if not self.is_written(external.tensor):

@@ -25,7 +25,8 @@ import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import ctc
-from .schemas import schema_writes
+from .recorded import DECLINED, Recorder
+from .schemas import schema_writes, tensors_among
 from .ways_round import refuse_packed
 
 LARGEST = 1 << 20  # elements
@@ -53,6 +54,7 @@ class KnownValues(TorchDispatchMode):
         """`after` is called behind each op."""
         super().__init__()
         self.after = after
+        self.recorder = Recorder()
         self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -62,6 +64,9 @@ class KnownValues(TorchDispatchMode):
         return real
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        device = self.recorder.device(func, types, args)
+        if device is not DECLINED:
+            return device
         kwargs = kwargs or {}
         if isinstance(func, torch._ops.HigherOrderOperator):
             raise NotImplementedError(
@@ -73,14 +78,16 @@ class KnownValues(TorchDispatchMode):
                     return real.item()
         refuse_packed(func)
         func, args, kwargs = ctc.instead_of(func, args, kwargs)
-        out = func(*args, **kwargs)
+        out = self.recorder.record(func, args, kwargs)
+        if out is DECLINED:
+            out = func(*args, **kwargs)
         self.after()
         self.follow(func, args, kwargs, out)
         return out
 
     def follow(self, func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> None:
-        tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        made = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        tensors = tensors_among((*args, *kwargs.values()))
+        made = tensors_among((out,))
         small = all(_is_small(t) for t in made)
         plain = torch.Tag.nondeterministic_seeded not in func.tags and small
         if plain and made and all(self.value(t) is not None for t in tensors):

@@ -1,16 +1,38 @@
-"""What ATen schemas say of an op."""
+"""What ATen schemas say of an op, and the tensors among its arguments."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any
+
+import torch
+
+
+@functools.cache
+def _written_places(target: Any) -> tuple[tuple[int, str], ...]:
+    """Position and name of each argument that the schema says is written."""
+    return tuple((position, argument.name) for position, argument in enumerate(target._schema.arguments)
+                 if argument.alias_info is not None and argument.alias_info.is_write)
 
 
 def schema_writes(target: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
     """What the schema says is written, in the order of its arguments."""
     written = []
-    for position, argument in enumerate(target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[position] if position < len(args) else kwargs.get(argument.name)
+    for position, name in _written_places(target):
+        value = args[position] if position < len(args) else kwargs.get(name)
         written += value if isinstance(value, (list, tuple)) else [value] if value is not None else []
     return written
+
+
+def tensors_among(values: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among an op's arguments or results, in order; lists of tensors are the only containers there."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += tensors_among(value)  # recursion: as deep as the lists of an op's schema
+        elif isinstance(value, dict):
+            found += tensors_among(value.values())
+    return found

@@ -1,0 +1,115 @@
+"""Ordinary ops of a trace become nodes of its graph by a short way; all others by PyTorch's own.
+
+make_fx records an op through a dispatch mode that flattens its arguments several times, looks for decompositions, constants
+and symbols, and asks for every device by a dispatch of its own: three quarters of the time of a capture. Nearly all ops of a step
+need none of that: a functional or in-place kernel on traced tensors and plain numbers. `record` runs such an op on the
+fake tensors and notes the same node, with the same name, operands and value (`meta["val"]`) as PyTorch's mode would. It
+declines, before anything has run, where anything is out of the ordinary; the caller then takes PyTorch's way.
+
+Declined: ops that PyTorch would take apart, ops on constants or on tensors that the trace has not seen, symbolic numbers
+among the arguments, ops that look into tensors or change the geometry of one. What is made with symbolic sizes, or is
+neither tensor nor number, is noted by PyTorch's own function. tests/python/test_torch_recorded.py holds both ways against each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_impls import fast_detach
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental import proxy_tensor
+
+_DEVICE = torch.ops.prim.device.default
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+_PLAIN = (int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+_UNUSUAL = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
+DECLINED = object()
+
+
+@functools.cache
+def _is_ordinary(func: Any) -> bool:
+    """Whether PyTorch's mode would note this op as it is."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace not in ("aten", "lowtide"):
+        return False
+    composite = func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    lifts = func._schema.name in ("aten::lift_fresh", "aten::is_nonzero", "aten::lift", "aten::set_", "aten::resize_")
+    return not composite and not lifts and not any(tag in func.tags for tag in _UNUSUAL)
+
+
+class _Unusual(Exception):
+    """An argument that is declined."""
+
+
+class Recorder:
+    """Notes ops in the graph of the make_fx trace that is under way."""
+
+    def device(self, func: Any, types: Any, args: tuple) -> Any:
+        """The device of a fake tensor; DECLINED for any other question."""
+        if func is not _DEVICE or type(args[0]) is not FakeTensor:
+            return DECLINED
+        return FakeTensor.__torch_dispatch__(func, types, args)
+
+    def record(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The op's result, with its node in the graph; DECLINED, before anything has run, for PyTorch's own way."""
+        if not _is_ordinary(func):
+            return DECLINED
+        mode = torch._C._get_dispatch_mode(_PROXY)
+        if mode is None or func in mode.decomposition_table or mode.pre_dispatch:
+            return DECLINED
+        tracer = mode.tracer
+        try:
+            operands = _operands(args, tracer.tensor_tracker)
+            named = {name: _operands(value, tracer.tensor_tracker) for name, value in kwargs.items()}
+        except _Unusual:
+            return DECLINED
+        name = tracer.graph._target_to_str(func.overloadpacket.__name__)
+        node = tracer.graph.create_node("call_function", func, operands, named, name=name)
+        torch._C._unset_dispatch_mode(_PROXY)
+        try:
+            out = func(*args, **kwargs)
+        except BaseException:
+            tracer.graph.erase_node(node)
+            raise
+        finally:
+            torch._C._set_dispatch_mode(mode)
+        _note(out, node, tracer)
+        return out
+
+
+def _operands(value: Any, tracked: Any) -> Any:  # recursion: as deep as the lists of an op's schema
+    """The argument with nodes in the place of tensors. Raises _Unusual."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is FakeTensor or kind is torch.nn.Parameter or kind is torch.Tensor:
+        found = tracked.get(value)
+        if found is None or found.constant is not None:
+            raise _Unusual
+        return found.proxy.node
+    if kind is list or kind is tuple or kind is torch.Size:
+        made = [_operands(entry, tracked) for entry in value]
+        return made if kind is list else tuple(made)
+    raise _Unusual
+
+
+def _note(out: Any, node: Any, tracer: Any) -> None:
+    """What the op made, as values of the graph."""
+    if type(out) is FakeTensor and not out._has_symbolic_sizes_strides:
+        return _take(out, node, tracer)
+    if type(out) in (tuple, list) and all(o is None or (type(o) is FakeTensor and not o._has_symbolic_sizes_strides) for o in out):
+        node.meta["val"] = type(out)(o if o is None else fast_detach(o.fake_mode, o) for o in out)
+        for index, one in enumerate(out):
+            place = tracer.graph.create_node("call_function", operator.getitem, (node, index), {})
+            if one is not None:
+                _take(one, place, tracer)
+        return None
+    proxy_tensor.track_tensor_tree(out, torch.fx.Proxy(node, tracer), constant=None, tracer=tracer)
+    return None
+
+
+def _take(tensor: FakeTensor, node: Any, tracer: Any) -> None:
+    node.meta["val"] = fast_detach(tensor.fake_mode, tensor)  # its geometry as it is now
+    tracer.tensor_tracker[tensor] = proxy_tensor._ProxyTensor(torch.fx.Proxy(node, tracer), None)
