@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from . import recorded
 from .reachable import Reachable, Room
 from .schemas import schema_writes, tensors_among
 
@@ -85,6 +86,9 @@ class Externals(TorchDispatchMode):
                 self.by_storage.setdefault(tensor.untyped_storage()._cdata, []).append((tensor, room, key))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        device = recorded.device_asked(func, types, args)
+        if device is not recorded.DECLINED:
+            return device
         kwargs = kwargs or {}
         if func in _LIFTS or not any(map(_is_real, tensors_among((*args, *kwargs.values())))):
             return func(*args, **kwargs)

@@ -24,8 +24,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import ctc
-from .recorded import DECLINED, Recorder
+from . import ctc, recorded
 from .schemas import schema_writes, tensors_among
 from .ways_round import refuse_packed
 
@@ -54,7 +53,6 @@ class KnownValues(TorchDispatchMode):
         """`after` is called behind each op."""
         super().__init__()
         self.after = after
-        self.recorder = Recorder()
         self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -64,8 +62,8 @@ class KnownValues(TorchDispatchMode):
         return real
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        device = self.recorder.device(func, types, args)
-        if device is not DECLINED:
+        device = recorded.device_asked(func, types, args)
+        if device is not recorded.DECLINED:
             return device
         kwargs = kwargs or {}
         if isinstance(func, torch._ops.HigherOrderOperator):
@@ -78,8 +76,8 @@ class KnownValues(TorchDispatchMode):
                     return real.item()
         refuse_packed(func)
         func, args, kwargs = ctc.instead_of(func, args, kwargs)
-        out = self.recorder.record(func, args, kwargs)
-        if out is DECLINED:
+        out = recorded.record(func, args, kwargs)
+        if out is recorded.DECLINED:
             out = func(*args, **kwargs)
         self.after()
         self.follow(func, args, kwargs, out)

@@ -43,40 +43,39 @@ class _Unusual(Exception):
     """An argument that is declined."""
 
 
-class Recorder:
-    """Notes ops in the graph of the make_fx trace that is under way."""
+def device_asked(func: Any, types: Any, args: tuple) -> Any:
+    """The device of a fake tensor; DECLINED where that is not what is asked."""
+    if func is not _DEVICE or type(args[0]) is not FakeTensor:
+        return DECLINED
+    return FakeTensor.__torch_dispatch__(func, types, args)
 
-    def device(self, func: Any, types: Any, args: tuple) -> Any:
-        """The device of a fake tensor; DECLINED for any other question."""
-        if func is not _DEVICE or type(args[0]) is not FakeTensor:
-            return DECLINED
-        return FakeTensor.__torch_dispatch__(func, types, args)
 
-    def record(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The op's result, with its node in the graph; DECLINED, before anything has run, for PyTorch's own way."""
-        if not _is_ordinary(func):
-            return DECLINED
-        mode = torch._C._get_dispatch_mode(_PROXY)
-        if mode is None or func in mode.decomposition_table or mode.pre_dispatch:
-            return DECLINED
-        tracer = mode.tracer
-        try:
-            operands = _operands(args, tracer.tensor_tracker)
-            named = {name: _operands(value, tracer.tensor_tracker) for name, value in kwargs.items()}
-        except _Unusual:
-            return DECLINED
-        name = tracer.graph._target_to_str(func.overloadpacket.__name__)
-        node = tracer.graph.create_node("call_function", func, operands, named, name=name)
-        torch._C._unset_dispatch_mode(_PROXY)
-        try:
-            out = func(*args, **kwargs)
-        except BaseException:
-            tracer.graph.erase_node(node)
-            raise
-        finally:
-            torch._C._set_dispatch_mode(mode)
-        _note(out, node, tracer)
-        return out
+def record(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The op's result, with its node in the graph of the trace that is under way; DECLINED, before anything has run, for
+    PyTorch's own way."""
+    if not _is_ordinary(func):
+        return DECLINED
+    mode = torch._C._get_dispatch_mode(_PROXY)
+    if mode is None or func in mode.decomposition_table or mode.pre_dispatch:
+        return DECLINED
+    tracer = mode.tracer
+    try:
+        operands = _operands(args, tracer.tensor_tracker)
+        named = {name: _operands(value, tracer.tensor_tracker) for name, value in kwargs.items()}
+    except _Unusual:
+        return DECLINED
+    name = tracer.graph._target_to_str(func.overloadpacket.__name__)
+    node = tracer.graph.create_node("call_function", func, operands, named, name=name)
+    torch._C._unset_dispatch_mode(_PROXY)
+    try:
+        out = func(*args, **kwargs)
+    except BaseException:
+        tracer.graph.erase_node(node)
+        raise
+    finally:
+        torch._C._set_dispatch_mode(mode)
+    _note(out, node, tracer)
+    return out
 
 
 def _operands(value: Any, tracked: Any) -> Any:  # recursion: as deep as the lists of an op's schema
