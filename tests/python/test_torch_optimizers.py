@@ -171,6 +171,92 @@ def test_ops_that_depend_on_contents_take_memory_beside_the_arena():
     assert found[0].memory.beside > 0 and len(found[0]._ready) == 1
 
 
+# ---- parameters of every form, and state of those alone that get a gradient
+
+
+class Odd(nn.Module):
+    """Parameters without dimensions, of one element, without elements and of another type, before all others; two that the
+    loss does not reach come first and last."""
+
+    def __init__(self, names):
+        super().__init__()
+        made = {"unused": torch.ones(4), "scale": torch.tensor(1.5), "one": torch.ones(1, 1), "none": torch.empty(0, 6),
+                "sixteen": torch.ones(6, dtype=torch.bfloat16), "sixtyfour": torch.tensor(0.5, dtype=torch.float64)}
+        for name in names:
+            setattr(self, name, nn.Parameter(made[name]))
+        self.linear, self.beside = nn.Linear(6, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        for name, p in self.named_parameters(recurse=False):
+            if name == "none":
+                x = torch.cat([x, p])
+            elif name != "unused":
+                x = x * p.to(x.dtype)
+        return self.linear(x)
+
+
+KNOWN = {
+    "sgd": lambda ps: o.SGD(ps, lr=0.1), "momentum": lambda ps: o.SGD(ps, lr=0.1, momentum=0.9, weight_decay=0.1),
+    "adam": lambda ps: o.Adam(ps, weight_decay=0.1, amsgrad=True), "adamw": lambda ps: o.AdamW(ps, lr=0.1), "fused": lambda ps: o.AdamW(ps, fused=True),
+    "rmsprop": lambda ps: o.RMSprop(ps, weight_decay=0.1), "nadam": lambda ps: o.NAdam(ps),
+}
+FIRST = {"scalar": ["scale"], "unused": ["unused", "scale", "one"], "empty": ["none", "one"], "types": ["sixtyfour", "sixteen", "scale"]}
+
+
+def odd_pair(names, make):
+    torch.manual_seed(0)
+    model, batch = Odd(names), {"x": torch.randn(7, 6), "y": torch.randint(0, 3, (7,))}
+    other = copy.deepcopy(model)
+    return model, make(model.parameters()), other, make(other.parameters()), batch
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("first", FIRST)
+def test_whatever_parameter_comes_first_in_a_group(first, kind):
+    model, mine, other, its, batch = odd_pair(FIRST[first], KNOWN[kind])
+    if kind == "fused" and first == "types":
+        pytest.skip("PyTorch's fused kernels take one type")
+    before = copy.deepcopy(mine.state_dict())
+    lowtide.plan(model, loss_fn, mine, batch)
+    step = lowtide.compile_step(model, loss_fn, mine, batch)
+    assert same(mine.state_dict(), before) and not mine.state, "capturing and planning leave no state behind"
+    check((step, model, mine, other, its, batch), steps=2)
+    reached = [p for name, p in model.named_parameters() if "unused" not in name and "beside" not in name]
+    assert set(map(id, mine.state)) <= set(map(id, reached))
+
+
+@pytest.mark.parametrize("engine", ["torch", "native", "auto"])
+def test_no_engine_makes_state_before_its_first_step_or_for_what_gets_no_gradient(engine):
+    model, mine, other, its, batch = odd_pair(["unused", "scale"], lambda ps: o.AdamW(ps, weight_decay=0.1))
+    step = lowtide.compile_step(model, loss_fn, mine, batch, engine=engine)
+    assert not mine.state
+    step(batch)
+    loss_fn(other, batch).backward()
+    its.step()
+    assert mine.state_dict()["state"].keys() == its.state_dict()["state"].keys()
+    assert torch.equal(model.unused, other.unused), "no weight decay either"
+
+
+def test_the_memory_of_a_state_that_is_not_made_is_not_planned():
+    sizes = []
+    for wide in (1, 1000):
+        model = nn.ModuleDict({"unused": nn.Linear(wide, wide), "used": nn.Linear(6, 3)})
+        batch = {"x": torch.ones(7, 6), "y": torch.zeros(7, dtype=torch.long)}
+        found = lowtide.plan(model, lambda m, b: F.cross_entropy(m["used"](b["x"]), b["y"]), o.AdamW(model.parameters()), batch)
+        sizes.append(found.arena_bytes)
+    assert sizes[1] - sizes[0] < 1.1 * 4 * 1001 * 1000, "the parameter alone"
+
+
+def test_a_step_that_fails_before_its_updates_leaves_no_state():
+    model, mine, *_, batch = odd_pair(["scale"], lambda ps: o.SGD(ps, lr=0.1, momentum=0.9))
+    step = lowtide.compile_step(model, loss_fn, mine, batch, check_finite=True)
+    with pytest.raises(FloatingPointError):
+        step({**batch, "x": batch["x"] * float("nan")})
+    assert not mine.state
+    step(batch)
+    assert len(mine.state) == 3
+
+
 # ---- what is refused
 
 

@@ -14,6 +14,7 @@ import torch
 from .. import cache
 from ..errors import Unsupported, Usage
 from .measure import kind_of, seconds_of
+from .optimizers import state_as_before
 from .planning import Planned, there
 from .step import Step
 
@@ -37,7 +38,8 @@ def measure(step: Step, rounds: int = 10) -> list[Timed]:
     if step.data_parallel:
         raise Unsupported("lowtide.measure on many ranks: all ranks plan by what rank 0 measured when the step was compiled")
     step.make_room()
-    return _again(step.planned, rounds)
+    with state_as_before(step.planned.captured.updates.optimizer):
+        return _again(step.planned, rounds)
 
 
 def _again(planned: Planned, rounds: int) -> list[Timed]:

@@ -34,7 +34,7 @@ from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
 from .exported import Exported, export_step
 from .native_check import TORCH, times
-from .optimizers import KnownUpdates
+from .optimizers import KnownUpdates, state_as_before
 from .options import StepOptions
 from .interrupts import interrupts_wait
 from .step import Memory, Step
@@ -180,7 +180,6 @@ class NativeStep(Step):
         updated = [name for name in trained if any(f"{s}/model.{name}" in given for s in STATES) or
                    (updates.momentum and f"model.{name}" in given)]
         places = dict(self._places(exported, given))
-        updates.make_state([name for name in updated if f"model.{name}" in places])
         return _NativeReady(plan, exported, updates, updated, model, folder, places, bool(RANDOM & plan.op_kinds()))
 
     @staticmethod
@@ -355,7 +354,7 @@ class NativeStep(Step):
         leaves, ready = self._for(batch)
         self._now = ready
         state = torch.get_rng_state()
-        with torch.no_grad():
+        with torch.no_grad(), state_as_before(self._optimizer):
             session = self._open(ready)
             self._feed(ready, session, leaves)
             torch.set_rng_state(state)

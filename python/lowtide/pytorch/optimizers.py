@@ -39,6 +39,31 @@ def _same(options: dict[str, Any], before: dict[str, Any]) -> bool:
                                  and value == before[key]) for key, value in options.items())
 
 
+def _one_number(like: torch.Tensor) -> torch.Tensor:
+    """Zero, in as many dimensions."""
+    return torch.zeros([1] * like.dim(), dtype=like.dtype, device=like.device)
+
+
+@contextlib.contextmanager
+def state_as_before(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Behind it the state has the entries that it had: what was put there to plan goes."""
+    before = {p: dict(state) if isinstance(state, dict) else state for p, state in optimizer.state.items()}
+    try:
+        yield
+    finally:
+        _put_back(optimizer.state, before)
+
+
+def _put_back(state: Any, before: dict[Any, Any]) -> None:
+    for p in [p for p in state if p not in before]:
+        del state[p]
+    for p, entries in before.items():
+        if isinstance(entries, dict) and isinstance(state.get(p), dict):
+            for key in [key for key in state[p] if key not in entries]:
+                del state[p][key]
+            state[p].update(entries)
+
+
 class Updates:
     """The updates of an optimizer's parameters, by name, in the order of its groups."""
 
@@ -48,6 +73,8 @@ class Updates:
         self.live = False  # a step runs, and what an update does is the optimizer's
         self.aside: Callable[[], None] = lambda: None  # behind it memory is taken beside the arena, until the next unit
         names = {id(p): name for name, p in parameters.items()}
+        self.updated: list[str] = []  # parameters that get a gradient: no other gets a state, as in eager mode
+        self.begun: list[torch.nn.Parameter] = []  # that have got a state since the last step has ended
         self.groups: dict[str, tuple[int, int]] = {}  # name -> group, place in the group
         for g, group in enumerate(optimizer.param_groups):
             self.check_group(group)
@@ -97,8 +124,15 @@ class Updates:
         self.live, self.aside = True, aside
         try:
             yield
+            self.begun.clear()
         finally:
             self.live = False
+
+    def forget_begun(self) -> None:
+        """The step has failed before its updates: no parameter keeps a state that was made for it."""
+        for p in self.begun:
+            self.optimizer.state.pop(p, None)
+        self.begun.clear()
 
 
 class KnownUpdates(Updates):
@@ -114,9 +148,14 @@ class KnownUpdates(Updates):
 
     def make_state(self, names: list[str]) -> None:
         for name in names:
-            state, group, p = self.optimizer.state[self.parameters[name]], self.group(name), self.parameters[name]
+            group, p = self.group(name), self.parameters[name]
+            if self.momentum and group["momentum"] == 0:
+                continue  # not even an entry, as in eager mode
+            if not self.optimizer.state.get(p):
+                self.begun.append(p)
+            state = self.optimizer.state[p]
             if self.momentum:
-                if group["momentum"] != 0 and state.get("momentum_buffer") is None:
+                if state.get("momentum_buffer") is None:
                     state["momentum_buffer"] = torch.full_like(p, -0.0, memory_format=torch.preserve_format)
                     state["momentum_buffer"].requires_grad_(False)
                     state["lowtide_first"] = True
@@ -130,27 +169,26 @@ class KnownUpdates(Updates):
         return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
 
     def state(self, name: str) -> dict[str, torch.Tensor]:
-        state, group = self.optimizer.state[self.parameters[name]], self.group(name)
+        group, p = self.group(name), self.parameters[name]
         if self.momentum:
             keys = ["momentum_buffer"] if group["momentum"] != 0 else []
         else:
             keys = [*self.moments(group), "step"]
-        if any(state.get(key) is None for key in keys):
+        if any(self.optimizer.state.get(p, {}).get(key) is None for key in keys):
             self.make_state([name])
-        return {key: state[key] for key in keys}
+        return {key: self.optimizer.state[p][key] for key in keys}
 
     def try_groups(self) -> None:
         firsts: dict[int, str] = {}
-        for name, (g, _) in self.groups.items():
-            firsts.setdefault(g, name)
+        for name in self.updated:
+            firsts.setdefault(self.groups[name][0], name)
         for g, name in firsts.items():
             options = {key: value for key, value in self.optimizer.param_groups[g].items() if key != "params"}
             if g in self.tried and _same(options, self.tried[g]):
                 continue
             try:
-                numbers = [torch.zeros_like(t if t.dim() == 0 else t.new_empty(1)) for t in self.state(name).values()]
                 p = self.parameters[name].detach()
-                self.function(name)(p.new_zeros(1), p.new_zeros(1), *numbers)
+                self.function(name)(*(_one_number(t) for t in (p, p, *self.state(name).values())))
             except Exception as problem:
                 problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no update; the model is as before the step")
                 raise

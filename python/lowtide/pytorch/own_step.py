@@ -103,6 +103,7 @@ class OwnUpdates(Updates):
                 self.behind_first[name] = behind or {}
             elif before:
                 self.optimizer.state[p] = before
+                self.begun.append(p)
 
     def state(self, name: str) -> dict[str, torch.Tensor]:
         if not self.held(name):

@@ -27,7 +27,7 @@ from .graph_text import GraphText, write_graph
 from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
-from .optimizers import Updates
+from .optimizers import Updates, state_as_before
 from .options import StepOptions
 from .own_step import signature, updates_of
 from .trace import Model, Options, Trace, trace_step
@@ -266,11 +266,13 @@ LEAST_GAIN = 0.99  # of the arena before, by twice as many parts; else more are 
 
 def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
               options: StepOptions, note: Note | None = None) -> Planned:
-    """The step's plan. Raises what capture and make_plan raise."""
-    captured, title = capture(model, loss_fn, optimizer, batch, options, note), type(model).__name__
-    if options.split != "auto":
-        return make_plan(captured, title, options)
-    return _in_parts(captured, title, options)
+    """The step's plan; the optimizer's state is as before. Raises what capture and make_plan raise."""
+    with state_as_before(optimizer):
+        captured, title = capture(model, loss_fn, optimizer, batch, options, note), type(model).__name__
+        captured.updates.begun.clear()
+        if options.split != "auto":
+            return make_plan(captured, title, options)
+        return _in_parts(captured, title, options)
 
 
 def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:

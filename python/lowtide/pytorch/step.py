@@ -36,6 +36,7 @@ from .devices import CPU, Cpu, Cuda, device_of
 from .guards import Entry, Guards, entries_of
 from .interrupts import interrupts_wait
 from .kept import written_buffers
+from .optimizers import state_as_before
 from .options import StepOptions
 from .own_step import signature
 from .planning import Planned, best_plan
@@ -307,6 +308,7 @@ class Step:
             ready.planned.captured.updates.try_groups()
             return self._given(ready, batch)
         except Exception as problem:
+            ready.planned.captured.updates.forget_begun()
             self._tell_ranks(problem, ready)
             raise
 
@@ -395,7 +397,7 @@ class Step:
         state = ready.device.get_state()
         self._versions, self._updating = [], False
         try:
-            with torch.no_grad(), interrupts_wait():
+            with torch.no_grad(), interrupts_wait(), state_as_before(self._optimizer):
                 program, tensors = ready.planned.captured.program, self._given(ready, leaves)
                 written = set(ready.buffers)
                 lasting = {id(t) for t in leaves} | {id(t) for k, t in enumerate(tensors)
@@ -451,6 +453,7 @@ class Step:
             return
         for buffer, saved in buffers:
             buffer.copy_(saved)
+        ready.planned.captured.updates.forget_begun()
         ready.device.set_state(state)
         problem.add_note(f"lowtide: {place}the model is as before the step")
 

@@ -384,6 +384,7 @@ def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Upda
         updated.append(name)
         number += 1
     program.outputs = program.outputs[:1 + trace.aux_count]
+    updates.updated = updated
     return updated
 
 
