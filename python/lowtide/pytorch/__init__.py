@@ -19,6 +19,7 @@
     units.py        calls grouped into what is planned as one op; updates of the optimizer added
     masks.py        dropout's masks as a byte an element
     convolutions.py gradients of inputs that do not read the input
+    layouts.py      where kernels put results otherwise than fake kernels say
     optimizers.py   one update per parameter, bit for bit as SGD's, Adam's and AdamW's own step
     own_step.py     the same by the step() of any other optimizer; rehearsal.py tries whether that can be
     ranks.py        one plan on many ranks

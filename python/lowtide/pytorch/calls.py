@@ -106,6 +106,7 @@ class Call:
     view: bool = False
     into: Callable | None = None  # the function that leaves the result where the first operand lies (parts.py)
     node: Any = None  # of the graph that was read
+    said: Call | None = None  # the call that was traced, where this one makes what that did
 
     def tensors(self) -> Iterator[int]:
         """The tensors among the arguments."""
@@ -147,6 +148,7 @@ class Program:
     ones: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)  # storages that the random stream's state is set from
     device: Cpu | Cuda = CPU  # that the step runs on
+    layouts: Any = None  # where kernels were seen to put results otherwise than traced (layouts.py)
 
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]
@@ -515,6 +517,7 @@ def read_as_traced(trace: Trace) -> Program:
 def read_calls(trace: Trace) -> Program:
     """The same, with convolutions in two and what is equal once."""
     program = read_as_traced(trace)
+    program.layouts = trace.layouts
     _split_convolutions(program)
     _merge_equal(program)
     return program

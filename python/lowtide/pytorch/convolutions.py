@@ -2,7 +2,7 @@
 
 Asked for that alone, `convolution_backward` takes the input for its shape, and so keeps it in memory. The gradient is a
 convolution of the other direction, of the result's gradient with the same weights, which takes no input. Whether its
-kernel gives the same bits is tried on drawn numbers, once for each kind; it is taken where it does, and where its
+kernel gives the same bits is tried on drawn numbers, once for each kind, which lie as the step's do; it is taken where it does and lies alike, and where its
 scratch is not larger than what is saved.
 """
 
@@ -14,7 +14,7 @@ import torch
 
 from .addresses import Allocator
 from .calls import Call, Program
-from .measure import drawn_run, kind_of
+from .measure import drawn_run, kind_of, note_layout
 from .units import Unit
 
 aten = torch.ops.aten
@@ -33,7 +33,7 @@ def _other_direction(program: Program, call: Call) -> Call | None:
         beyond = [(n + 2 * p - d * (k - 1) - 1) % s
                   for n, p, d, k, s in zip(extents, padding, dilation, kernel, stride, strict=True)]
     args = (gradient, weight, None, stride, padding, dilation, not transposed, beyond, groups)
-    return replace(call, target=aten.convolution.default, args=args, outs=call.outs[:1], many=False)
+    return replace(call, target=aten.convolution.default, args=args, outs=call.outs[:1], many=False, said=call)
 
 
 def candidate(program: Program, unit: Unit) -> Unit | None:
@@ -65,8 +65,16 @@ def choose(program: Program, units: list[Unit], allocator: Allocator | None) -> 
 
 
 def _is_better(program: Program, unit: Unit, other: Unit, allocator: Allocator | None) -> bool:
+    try:
+        return _is_as_good(program, unit, other, allocator)
+    except RuntimeError:  # a view of what lies otherwise than traced: measuring finds that out
+        return False
+
+
+def _is_as_good(program: Program, unit: Unit, other: Unit, allocator: Allocator | None) -> bool:
     with torch.no_grad():
         (made, scratch, seconds), (its, more, longer) = (drawn_run(program, u, allocator) for u in (unit, other))
+    note_layout(program, unit, program.storages[unit.makes[0]].base, made.made)
     if made != its or (program.device.type != "cpu" and longer > seconds * MOST_LONGER):
         return False
     saved = sum(program.storages[s].bytes for s in set(unit.reads) - set(other.reads))

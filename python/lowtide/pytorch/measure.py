@@ -25,6 +25,7 @@ from .addresses import Allocator
 from .calls import Program, Storage
 from .code import Source, compiled
 from .devices import device_of
+from .layouts import Made, Otherwise, view_again
 from .true_operands import estimated_seconds, stopping_at
 from .units import Unit
 
@@ -222,8 +223,7 @@ def digest(tensor: torch.Tensor) -> bytes:
 class Drawn(NamedTuple):
     """A unit's first result on drawn numbers."""
 
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    made: Made
     bits: bytes
 
 
@@ -231,7 +231,7 @@ def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tupl
     """The result on numbers that are the same for the same storages; scratch bytes, if known; seconds."""
     function, _ = _function(program, unit, False)
     made = function([_drawn(program, s) for s in operands(unit)])[0]
-    found = Drawn(tuple(made.shape), made.stride(), digest(made))
+    found = Drawn(Made(str(made.dtype).removeprefix("torch."), tuple(made.shape), made.stride()), digest(made))
     del made
     seconds, _, scratch, *_ = _run(program, unit, function, allocator, lambda: _given_to(program, unit, {}))
     return found, scratch, seconds
@@ -333,6 +333,8 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
                 except Exception as problem:
                     if not _refused(problem):
                         raise
+                    if program.layouts is not None and program.layouts.differ:  # it may be a view of what lies otherwise
+                        raise Otherwise from problem
                     refused[kind] = unit
             if kind in kinds:
                 take_types(program, unit, kinds[kind])
@@ -353,10 +355,24 @@ def take_types(program: Program, unit: Unit, found: Measured) -> None:
     for storage, (dtype, shape, stride, device), size in rows:
         base = program.storages[storage].base
         program.storages[storage].bytes = size
-        if base >= 0:
-            tensor = program.tensors[base]
-            tensor.dtype, tensor.shape, tensor.stride = getattr(torch, dtype), tuple(shape), tuple(stride)
-            tensor.device = program.device.device if device == program.device.type else torch.device(device)
+        if base < 0:
+            continue
+        tensor, made = program.tensors[base], Made(dtype, tuple(shape), tuple(stride))
+        tensor.device = program.device.device if device == program.device.type else torch.device(device)
+        if note_layout(program, unit, base, made):
+            tensor.dtype, tensor.shape, tensor.stride = getattr(torch, dtype), made.shape, made.stride
+            view_again(program, storage)
+
+
+def note_layout(program: Program, unit: Unit, base: int, made: Made) -> bool:
+    """Whether the unit made its result otherwise than traced: the next trace is to know (layouts.py)."""
+    traced = program.tensors[base]
+    if made == (str(traced.dtype).removeprefix("torch."), traced.shape, traced.stride):
+        return False
+    for call in unit.calls if program.layouts is not None else ():
+        if base in call.outs and not call.view and not call.writes:
+            program.layouts.note(program, call, call.outs.index(base), made)
+    return True
 
 
 def keep_in_place(units: list[Unit], measured: list[Measured]) -> None:

@@ -19,10 +19,10 @@ from .. import cache
 from ..amounts import amount_of
 from ..errors import Infeasible, Limit, Unsupported
 from ..plans import Plan, plan_text
-from . import convolutions, parts, ranks, samples
+from . import convolutions, layouts, parts, ranks, samples
 from .addresses import Allocator, allocator
 from .calls import Program, read_calls
-from .devices import Cpu, Cuda
+from .devices import CPU, Cpu, Cuda, device_of
 from .graph_text import GraphText, write_graph
 from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
@@ -53,16 +53,17 @@ class Captured:
 
 
 def capture(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
-            options: StepOptions, note: Note | None = None) -> Captured:
-    """The step as units. Raises Unsupported or Usage, naming the line of the user's code. `note`: of all that can be reached."""
+            options: StepOptions, note: Note | None = None, rows: layouts.Rows | None = None) -> Captured:
+    """The step as units. `note`: of all that can be reached; `rows`: where kernels were seen to put results otherwise than fake
+    kernels say. Raises Unsupported or Usage, naming the line of the user's code."""
     if options.data_parallel and Model.of(model).device.type != "cpu":
         raise Unsupported("data_parallel averages gradients on the CPU; on a GPU a step runs on one rank")
     if not options.data_parallel:
-        return _traced(*_checked(model, optimizer), loss_fn, batch, options, note)
+        return _traced(*_checked(model, optimizer), loss_fn, batch, options, note, rows)
     ranks.check()
     tensors, updates = ranks.on_all(lambda: _checked(model, optimizer))
     ranks.same_start([p.detach() for p in tensors.parameters.values()] + list(tensors.buffers.values()))
-    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options, note))
+    return ranks.on_all(lambda: _traced(tensors, updates, loss_fn, batch, options, note, rows))
 
 
 def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Model, Updates]:
@@ -78,10 +79,11 @@ def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
     return tensors, updates_of(optimizer, tensors.parameters)
 
 
-def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions, note: Note | None) -> Captured:
+def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions, note: Note | None,
+            rows: layouts.Rows | None) -> Captured:
     trained = [name for name in tensors.parameters if name in updates.groups]
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
-                      options.check_finite is True)
+                      options.check_finite is True, rows)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing, note)
     labels = options.labels()
     if labels is not None:
@@ -165,7 +167,7 @@ def _keys(captured: Captured, title: str, options: StepOptions, levers: dict[str
     return measured, cache.key(measured, levers)
 
 
-_FORMAT = 2  # of the rows that are kept
+_FORMAT = 3  # of the rows that are kept
 
 
 def measured_key(device: Cpu | Cuda, bare: GraphText, units: list[Unit], *more: Any) -> str:
@@ -215,7 +217,9 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
         kept = ranks.from_first(kept)
     if kept is not None and len(kept) == 2 and len(kept[1]) == len(units):
         convolutions.take(program, units, kept[0])
-        return take_measured(program, units, kept[1])
+        measured = take_measured(program, units, kept[1])
+        _told_of_layouts(program, parallel)
+        return measured
     chosen = convolutions.choose(program, units, memory)
     if parallel:
         chosen = ranks.from_first(chosen)
@@ -223,11 +227,24 @@ def _measured(captured: Captured, key: str, memory: Allocator | None, keep: bool
     updates, said = captured.updates, signature(captured.updates.optimizer)
     kinds = {unit.number: (updates.kind(unit.what), said) for unit in units if unit.update is not None}
     measured = measure_all(program, units, kinds, memory, known, there(captured))
+    _told_of_layouts(program, parallel)
     if parallel:
         measured = _measured_of(ranks.from_first(rows_of(measured)))
     if keep:
         cache.store_rows(key, [chosen, rows_of(measured)])
     return measured
+
+
+def _told_of_layouts(program: Program, parallel: bool) -> None:
+    """Raises Otherwise where kernels put results otherwise than traced; on all ranks, if the first has seen it."""
+    rows = program.layouts
+    if rows is None:
+        return
+    if parallel:
+        rows.new = ranks.from_first(rows.new)
+        rows.take(rows.new)
+    if rows.differ:
+        raise layouts.Otherwise
 
 
 def make_plan(captured: Captured, title: str, options: StepOptions, known: dict[str, Measured] | None = None) -> Planned:
@@ -266,17 +283,33 @@ LEAST_GAIN = 0.99  # of the arena before, by twice as many parts; else more are 
 
 def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
               options: StepOptions, note: Note | None = None) -> Planned:
-    """The step's plan; the optimizer's state is as before. Raises what capture and make_plan raise."""
-    with state_as_before(optimizer):
-        captured, title = capture(model, loss_fn, optimizer, batch, options, note), type(model).__name__
-        captured.updates.begun.clear()
-        if options.split != "auto":
-            return make_plan(captured, title, options)
-        return _in_parts(captured, title, options)
-
-
-def _in_parts(captured: Captured, title: str, options: StepOptions) -> Planned:
+    """The step's plan; the optimizer's state is as before. Where kernels put results otherwise than fake kernels say, the step is traced
+    again with what is known then (layouts.py). Raises what capture and make_plan raise."""
     known: dict[str, Measured] = {}
+    rows, title = _rows(model, options), type(model).__name__
+    plan = _in_parts if options.split == "auto" else make_plan
+    while True:
+        try:
+            with state_as_before(optimizer):
+                captured = capture(model, loss_fn, optimizer, batch, options, note, rows)
+                captured.updates.begun.clear()
+                planned = plan(captured, title, options, known)
+        except layouts.Otherwise:
+            rows.traced_again()
+            continue
+        if rows.grown and options.cache:
+            layouts.store(rows, captured.program.device)
+        return planned
+
+
+def _rows(model: torch.nn.Module, options: StepOptions) -> layouts.Rows:
+    """What is known of where kernels put results; on all ranks the same."""
+    device = next((device_of(p.device) for p in model.parameters()), CPU)
+    rows = layouts.load(device, options.cache)
+    return layouts.Rows(ranks.from_first(rows.told())) if options.data_parallel else rows
+
+
+def _in_parts(captured: Captured, title: str, options: StepOptions, known: dict[str, Measured]) -> Planned:
     anywhere = replace(options, budget=None)
     whole = make_plan(captured, title, anywhere, known)
     asked = amount_of(options.budget)

@@ -88,6 +88,7 @@ class Options:
     accumulate: int = 1
     data_parallel: bool = False  # gradients are averaged over all ranks
     check_gradients: bool = False  # the last leaf of aux says of each gradient how large it is
+    layouts: Any = None  # where kernels were seen to put results otherwise than fake kernels say (layouts.py)
 
 
 @dataclass
@@ -106,6 +107,7 @@ class Trace:
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
     inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
     externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
+    layouts: Any = None  # as in Options
 
     def take_aux(self, aux: Any) -> list[Any]:
         """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
@@ -395,7 +397,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
                           "check_finite=True stops a step whose loss is not finite")
     inputs, spec = tensors_of(batch)
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
-    trace.inputs = [weakref.ref(leaf) for leaf in inputs]
+    trace.inputs, trace.layouts = [weakref.ref(leaf) for leaf in inputs], options.layouts
     inputs = apart(inputs)
     batch = spec.batch_of(inputs)
     shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
@@ -428,7 +430,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
         with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-              counted(model.device), ctc.traced(), torch.enable_grad()):
+              counted(model.device), ctc.traced(), torch.enable_grad(),
+              options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
         raise

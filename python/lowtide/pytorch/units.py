@@ -236,6 +236,9 @@ class _Builder:
         other = functional(call.target)
         if other is None or storage.base != tensor or call.random or call.hidden:
             return False
+        known = self.program.layouts and self.program.layouts.made_by(self.program, other, call.args, call.kwargs)
+        if known and known.stride != self.program.tensors[tensor].stride:  # the write leaves the value where it lies
+            return False
         made = self.program.add_tensor(self.program.tensors[tensor], None)
         new = Call(other, call.args, call.kwargs, [made], False, call.phase, call.place)
         self.add([new])
