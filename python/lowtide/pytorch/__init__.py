@@ -4,6 +4,7 @@
     batches.py      a batch as tensors, and what else a plan holds for
     known.py        values that are known while a step is traced
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
+    accumulated.py  gradients as backward() accumulates them, within backward passes too
     dynamo.py       a second way to trace: what looks into tensors
     ways_round.py   what refusals say to write instead
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are

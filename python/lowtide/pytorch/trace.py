@@ -1,4 +1,4 @@
-"""A training step as one FX graph: make_fx over functional_call, autograd.grad and, if asked for, clipping.
+"""A training step as one FX graph: make_fx over functional_call, backward() and, if asked for, clipping.
 
 Why make_fx on fake tensors: it takes whole steps of all architectures tried, without breaks, in seconds, and no
 tensor of the model's size is made. No decompositions: the graph has the kernels that eager mode would call, so its
@@ -28,7 +28,8 @@ import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from ..errors import Unsupported, Usage
-from . import ctc, dynamo, exchange, frozen, hooks, streams, ways_round
+from . import accumulated, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
+from .accumulated import Accumulated
 from .batches import BatchSpec, tensors_of
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
@@ -271,20 +272,20 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
     """`shells`: of each of the batches that make one update, or one for all."""
 
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
-            shell: torch.nn.Module) -> tuple[Any, Any, list]:
+            shell: torch.nn.Module) -> tuple[Any, Any]:
         labels.phase, labels.of_sequence = FORWARD, None
         held = {**model.parameters, **model.buffers}
         tensors = {id(held[name]): tensor for name, tensor in {**leaves, **buffers}.items()}
 
-        def backward(answer: Any) -> tuple[Any, Any, list]:
+        def backward(answer: Any) -> tuple[Any, Any]:
             labels.draws.check()
             loss, aux = scalar_loss(answer)
             handles = labels.backward_of(loss)
-            grads = torch.autograd.grad(loss, [leaves[name] for name in trained], allow_unused=True)
+            loss.backward()
             labels.note()
             for handle in handles:
                 handle.remove()
-            return loss.detach(), aux, list(grads)
+            return loss.detach(), aux
 
         with exchange.exchanged_for(model.module, tensors):  # checkpointing runs the forward pass again in the backward one
             return backward(shell(batch))
@@ -296,14 +297,15 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
         for name in trained:
             hooks.put(name, model.parameters[name], leaves[name])
+        gradients = Accumulated(leaves[name] for name in trained)
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = trace.batch_spec.batch_of(list(flat[p + b:]))
-        loss, aux, grads = None, [], [None] * len(trained)
+        loss, aux = None, []
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
-            one_loss, one_aux, more = one(leaves, buffers, part, shells[k % len(shells)])
+            one_loss, one_aux = one(leaves, buffers, part, shells[k % len(shells)])
             loss = one_loss if loss is None else loss + one_loss
             aux.append(one_aux)
-            grads = [m if g is None else g if m is None else g + m for g, m in zip(grads, more, strict=True)]
+        grads = gradients.of(leaves[name] for name in trained)
         labels.phase = BACKWARD
         if options.data_parallel:
             grads = [g if g is None else torch.ops.lowtide.average(g) for g in grads]
@@ -430,7 +432,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
     try:
         with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-              counted(model.device), ctc.traced(), torch.enable_grad(),
+              counted(model.device), ctc.traced(), accumulated.traced(), torch.enable_grad(),
               options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
             trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     except (Usage, Unsupported):
