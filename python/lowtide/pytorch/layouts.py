@@ -125,7 +125,8 @@ class _Truly(FakeTensorMode):
         if not self.rows.known or func.name() not in self.rows.known:
             return made
         if isinstance(made, (tuple, list)):
-            return type(made)(self.truly(func, args, kwargs, index, one) for index, one in enumerate(made))
+            truly = [self.truly(func, args, kwargs, index, one) for index, one in enumerate(made)]
+            return truly if isinstance(made, list) else tuple(truly)
         return self.truly(func, args, kwargs, 0, made)
 
     def truly(self, func: Any, args: Any, kwargs: Any, index: int, made: Any) -> Any:
