@@ -14,6 +14,7 @@ what the step itself makes (true_operands.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -67,47 +68,48 @@ def _bases(program: Program, storages: list[int]) -> list[str]:
     return [f"t{s.base}" if s.base >= 0 else f"s{s.id}" for s in found]
 
 
-def _function(program: Program, unit: Unit, again: bool, taken: int | None = None) -> tuple[Callable, str]:
-    """The unit alone, and its text with names that do not depend on where it stands."""
+def _source(program: Program, unit: Unit, again: bool, taken: int | None = None) -> tuple[Source, list[str], list[str]]:
+    """The unit alone, what it is given and what it makes."""
     source = Source(program)
     for storage in operands(unit):
         if program.storages[storage].base >= 0:
             source.there(program.storages[storage].base)
     source.unit(unit, again, taken)
-    given, made = _bases(program, operands(unit)), _bases(program, results(unit))
-    function = compiled(source.lines, source.names, given, f"[{', '.join(made)}]", unit.name)
-    text = "\n".join([*given, *source.lines, *made])
+    return source, _bases(program, operands(unit)), _bases(program, results(unit))
+
+
+def _function(program: Program, unit: Unit, again: bool, taken: int | None = None) -> Callable:
+    source, given, made = _source(program, unit, again, taken)
+    return compiled(source.lines, source.names, given, f"[{', '.join(made)}]", unit.name)
+
+
+def _text(program: Program, unit: Unit) -> str:
+    """The unit's lines, with names that do not depend on where it stands."""
+    source, given, made = _source(program, unit, False)
     constants = {name: repr(value) for name, value in source.names.items()}
-    return function, _canonical(text) + repr(sorted(constants.items()))
+    return _canonical("\n".join([*given, *source.lines, *made])) + repr(sorted(constants.items()))
+
+
+_NUMBERED = re.compile(r"\b[tsh][0-9]+\b")
 
 
 def _canonical(text: str) -> str:
     """Names in the order in which they come."""
     words: dict[str, str] = {}
-    out, word = [], ""
-    for char in text + " ":
-        if char.isalnum() or char == "_":
-            word += char
-            continue
-        if word[:1] in "tsh" and word[1:].isdigit():
-            word = words.setdefault(word, f"{word[0]}#{len(words)}")
-        out += [word, char]
-        word = ""
-    return "".join(out)
+    return _NUMBERED.sub(lambda found: words.setdefault(found[0], f"{found[0][0]}#{len(words)}"), text)
 
 
 def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
     """Equal for units that do the same on the same shapes."""
-    _, text = _function(program, unit, False)
+    if unit.update is not None:
+        tensors = [program.tensors[t] for t in unit.update_tensors]
+        return f"update {update_kind} {[(t.shape, t.stride, str(t.dtype)) for t in tensors]}"
     shapes = []
     for storage in (program.storages[i] for i in operands(unit)):
         base = program.tensors[storage.base] if storage.base >= 0 else None
         shapes.append((base.shape, base.stride, str(base.dtype), storage.bytes, base.device.type) if base is not None
                       else storage.bytes)
-    if unit.update is not None:
-        tensors = [program.tensors[t] for t in unit.update_tensors]
-        return f"update {update_kind} {[(t.shape, t.stride, str(t.dtype)) for t in tensors]}"
-    return f"{text} {shapes} {unit.random} {bool(unit.statistics)}"
+    return f"{_text(program, unit)} {shapes} {unit.random} {bool(unit.statistics)}"
 
 
 Given = Callable[[], list[torch.Tensor]]  # makes the operands of a run
@@ -202,7 +204,7 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
 def _try_in_place(program: Program, unit: Unit, drawn: Given) -> None:
     """Leaves the forms whose kernels give the same bits in the place of the operand."""
     for storage in list(unit.in_place):
-        plain, form = _function(program, unit, False)[0], _function(program, unit, False, storage)[0]
+        plain, form = _function(program, unit, False), _function(program, unit, False, storage)
         given = drawn()
         wanted = digest(plain(list(given))[0])
         place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
@@ -229,7 +231,7 @@ class Drawn(NamedTuple):
 
 def drawn_run(program: Program, unit: Unit, allocator: Allocator | None) -> tuple[Drawn, int, float]:
     """The result on numbers that are the same for the same storages; scratch bytes, if known; seconds."""
-    function, _ = _function(program, unit, False)
+    function = _function(program, unit, False)
     made = function([_drawn(program, s) for s in operands(unit)])[0]
     found = Drawn(Made(str(made.dtype).removeprefix("torch."), tuple(made.shape), made.stride()), digest(made))
     del made
@@ -247,7 +249,7 @@ def _drawn(program: Program, storage: int) -> torch.Tensor:
 
 def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float | None:
     """The least of so many runs of the unit alone, behind one that does not count. None where its kernels raise on plain numbers."""
-    function, _ = _function(program, unit, False)
+    function = _function(program, unit, False)
     try:
         runs = [program.device.timed(function, _given_to(program, unit, there))[1] for _ in range(rounds + 1)]
     except Exception as problem:
@@ -260,19 +262,19 @@ def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float
 def measure(program: Program, unit: Unit, allocator: Allocator | None, given: Given, drawn: Given) -> Measured:
     """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says. `drawn`: operands whose numbers
     differ, all of them the run's own."""
-    function, _ = _function(program, unit, False)
+    function = _function(program, unit, False)
     warm = _run(program, unit, function, allocator, given)
     seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator, given)
     found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
     if unit.update is None and ((unit.random and unit.state_in is not None) or unit.statistics):
-        function, _ = _function(program, unit, True)
+        function = _function(program, unit, True)
         _run(program, unit, function, allocator, given)
         _, found.again, other, *_ = _run(program, unit, function, allocator, given)
         found.workspace = max(workspace, other)
     if unit.in_place:
         _try_in_place(program, unit, drawn)
     for storage in unit.in_place:
-        function, _ = _function(program, unit, False, storage)
+        function = _function(program, unit, False, storage)
         _, found.taken, other, *_ = _run(program, unit, function, allocator, given, storage)
         found.workspace = max(found.workspace, other)
     found.in_place = [operands(unit).index(s) for s in unit.in_place]
@@ -304,7 +306,7 @@ def _measure_truly(program: Program, units: list[Unit], refused: dict[str, Unit]
         return there[storage] if storage in there else _drawn(program, storage)
 
     def run(unit: Unit, given: list[torch.Tensor]) -> list[torch.Tensor]:
-        return _function(program, unit, False)[0](given)
+        return _function(program, unit, False)(given)
 
     for unit, given in stopping_at(units, set(kinds), first, run):
         try:
