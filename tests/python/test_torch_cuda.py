@@ -116,7 +116,7 @@ def test_a_digest_tells_any_bit():
 def test_addresses_are_multiples_of_what_pytorch_gives():
     model, batch, loss_fn = on_gpu("bert", 0.1)
     step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["adamw"](trained(model)), batch)
-    offsets = [offset for part in step._now.code.parts for _, offset in part]
+    offsets = [place.offset for part in step._now.code.parts for place in part]
     assert offsets and all(offset % 512 == 0 for offset in offsets)
 
 

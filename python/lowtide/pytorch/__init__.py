@@ -34,6 +34,7 @@
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp, cuda_allocator.cpp)
     options.py      what compile_step and plan take
     planning.py     all of the above in order, to a plan
+    entering.py     who may run a step, and when: threads, signal handlers
     step.py         the torch engine: the plan as a step
     exported.py     the forward pass as an exported program, without its weights
     native.py       the native engine: Lowtide's own kernels on PyTorch's tensors

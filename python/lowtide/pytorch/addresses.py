@@ -10,20 +10,41 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import hashlib
 import os
 import pathlib
 import shlex
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
-from ctypes import POINTER, c_int, c_int64, c_void_p
+from collections.abc import Callable
+from ctypes import POINTER, c_int, c_int64, c_void_p, py_object
+from typing import Any, NamedTuple
 
 import torch
 
 from .. import cache
 
 FOLDER = pathlib.Path(__file__).parent
+
+
+class Event(NamedTuple):
+    """An allocation, or a release: that has no bytes."""
+
+    number: int
+    bytes: int
+    direct: bool  # by a kernel that the recorded code itself calls, not a Python function of its own
+
+
+class Place(NamedTuple):
+    """Of an allocation in the arena."""
+
+    bytes: int
+    offset: int
+    direct: bool = True
 
 
 class Allocator:
@@ -35,27 +56,38 @@ class Allocator:
         pointer = POINTER(c_int64)
         for name, result, arguments in (
                 ("lt_install", c_int, []), ("lt_record_begin", None, []),
-                ("lt_record_end", c_int64, [pointer, c_int64]), ("lt_recorded_id", c_int64, [c_void_p]),
+                ("lt_record_end", c_int64, [pointer, c_int64]), ("lt_own", None, [c_int64]),
+                ("lt_recorded_id", c_int64, [c_void_p]),
                 ("lt_arena_make", c_void_p, [c_int64]), ("lt_arena_free", None, [c_void_p]),
                 ("lt_arena_base", c_void_p, [c_void_p]), ("lt_arena_trim", None, [c_void_p, c_int64]),
-                ("lt_lists_make", c_void_p, [pointer, pointer, c_int64, pointer, c_int64]),
+                ("lt_lists_make", c_void_p, [pointer, pointer, pointer, c_int64, pointer, c_int64]),
                 ("lt_lists_free", None, [c_void_p]),
-                ("lt_step_begin", None, [c_void_p, c_void_p]), ("lt_mark", None, [c_int64]), ("lt_step_end", None, [pointer])):
+                ("lt_step_begin", c_int64, [c_void_p, c_void_p, c_int64]), ("lt_mark", None, [c_int64]),
+                ("lt_step_end", None, [pointer])):
             function = getattr(self.library, name)
             function.restype, function.argtypes = result, arguments
+        # What the garbage collector calls first and last; None where the library was built without Python's headers.
+        self.collections = self._callbacks() if hasattr(self.library, "lt_collection_begins") else None
         self.installed = bool(self.library.lt_install())
 
+    def _callbacks(self) -> tuple[Any, Any]:
+        both = self.library.lt_collection_begins, self.library.lt_collection_ends
+        for function in both:
+            function.restype, function.argtypes = None, [py_object, py_object]
+        return both
+
     def record_begin(self) -> None:
+        _see_collections()
         self.library.lt_record_begin()
 
-    def record_end(self) -> list[tuple[int, int]]:
-        """(number, bytes) of an allocation, (number, 0) where it was released, in order."""
+    def record_end(self) -> list[Event]:
+        """In order."""
         room = 1 << 14
         while True:
-            pairs = (c_int64 * (2 * room))()
-            count = self.library.lt_record_end(pairs, room)
+            numbers = (c_int64 * (3 * room))()
+            count = self.library.lt_record_end(numbers, room)
             if count <= room:
-                return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(count)]
+                return [Event(numbers[3 * i], numbers[3 * i + 1], bool(numbers[3 * i + 2])) for i in range(count)]
             room = count
 
     def recorded_id(self, address: int) -> int:
@@ -63,19 +95,20 @@ class Allocator:
 
 
 class Lists:
-    """The allocations of one plan, part by part: (bytes, offset into the arena)."""
+    """The allocations of one plan, part by part."""
 
-    def __init__(self, allocator: Allocator, parts: list[list[tuple[int, int]]]) -> None:
+    def __init__(self, allocator: Allocator, parts: list[list[Place]]) -> None:
         def numbers(values: list[int]) -> ctypes.Array:
             return (c_int64 * max(1, len(values)))(*values)
 
         begins = [0]
         for part in parts:
             begins.append(begins[-1] + len(part))
-        flat = [pair for part in parts for pair in part]
+        flat = [place for part in parts for place in part]
         self.library = allocator.library
         self.handle = self.library.lt_lists_make(
-            numbers([b for b, _ in flat]), numbers([a for _, a in flat]), len(flat), numbers(begins), len(parts))
+            numbers([p.bytes for p in flat]), numbers([p.offset for p in flat]), numbers([int(p.direct) for p in flat]),
+            len(flat), numbers(begins), len(parts))
 
     def __del__(self) -> None:
         handle, self.handle = getattr(self, "handle", None), None
@@ -120,10 +153,16 @@ class Arena:
             self.close()
 
     def begin(self, lists: Lists, size: int) -> None:
-        """A step of a plan that needs `size` bytes."""
+        """A step of a plan that needs `size` bytes. Where something still lies in the arena (a failed step's traceback
+        holds it), it stays there, and the step gets another arena."""
         self.fit(size)
+        _see_collections()
+        watched = torch._C._len_torch_dispatch_stack()
+        if self.allocator.library.lt_step_begin(self.handle, lists.handle, watched):
+            self.close()
+            self.fit(size)
+            self.allocator.library.lt_step_begin(self.handle, lists.handle, watched)
         self.touched = max(self.touched, size)
-        self.allocator.library.lt_step_begin(self.handle, lists.handle)
 
     def end(self) -> tuple[int, int, int, int]:
         """Allocations at planned addresses, others, bytes of the largest other, end of the highest address given."""
@@ -153,10 +192,15 @@ def _source(kind: str) -> pathlib.Path:
     return FOLDER / f"{kind}_allocator.cpp"
 
 
+_WITH_PYTHON = "-DLOWTIDE_PYTHON"
+
+
 def _command(build: list[str], kind: str, target: pathlib.Path) -> list[str]:
     root = pathlib.Path(torch.__file__).parent
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     more = [f"-I{folder}" for folder in _cuda_headers()[:1]] if kind == "cuda" else []
+    pythons = pathlib.Path(sysconfig.get_path("include"))
+    more += [_WITH_PYTHON, f"-I{pythons}"] if (pythons / "Python.h").exists() else []
     libraries = ["-lc10", *(["-lc10_cuda"] if kind == "cuda" else [])]
     return [*build, "-shared", "-fPIC", "-std=c++20", "-O2", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
             f"-I{root}/include", *more, str(_source(kind)), "-o", str(target), f"-L{root}/lib", *libraries,
@@ -165,8 +209,8 @@ def _command(build: list[str], kind: str, target: pathlib.Path) -> list[str]:
 
 def _name(kind: str) -> str:
     """Of the library in the cache."""
-    sources = (_source(kind), FOLDER / "planned_addresses.h")
-    text = b"".join(source.read_bytes() for source in sources) + torch.__file__.encode()
+    sources = (_source(kind), FOLDER / "planned_addresses.h", FOLDER / "python_frames.h")
+    text = b"".join(source.read_bytes() for source in sources) + f"{torch.__file__} {sys.version}".encode()
     return f"{kind}-allocator-torch-{torch.__version__}-{hashlib.sha256(text).hexdigest()[:16]}.so"
 
 
@@ -185,8 +229,9 @@ def _built(kind: str) -> Allocator | None:
         return None
     with tempfile.TemporaryDirectory() as scratch:
         made = pathlib.Path(scratch) / _name(kind)
-        done = subprocess.run(_command(build, kind, made), capture_output=True, text=True)
-        if done.returncode != 0:
+        command = _command(build, kind, made)
+        plainly = [word for word in command if word != _WITH_PYTHON]  # own calls are told by their sizes then
+        if all(subprocess.run(words, capture_output=True).returncode != 0 for words in (command, plainly)):
             return None
         return _opened(kind, cache.store_library(_name(kind), made) or made)  # once opened, a library needs its file no more
 
@@ -201,4 +246,24 @@ def allocator(kind: str = "cpu") -> Allocator | None:
         torch.cuda.init()  # PyTorch's own allocator is there then
     kept = cache.load_library(_name(kind))
     made = (_opened(kind, kept) if kept is not None else None) or _built(kind)
-    return made if made is not None and made.installed else None
+    if made is None or not made.installed:
+        return None
+    _in_place[kind] = made
+    return made
+
+
+_in_place: dict[str, Allocator] = {}
+
+
+def _see_collections() -> None:
+    """What the garbage collector calls may allocate, and is not the step's: the libraries know of it from before the first
+    of its callbacks to behind the last one."""
+    called, own = gc.callbacks, [made.collections for made in _in_place.values() if made.collections is not None]
+    begins, ends = [begin for begin, _ in own], [end for _, end in own]
+    if own and (called[:len(own)] != begins or called[-len(own):] != ends):
+        called[:] = [*begins, *(other for other in called if other not in begins and other not in ends), *ends]
+
+
+def own_mark(kind: str) -> Callable[[int], Any]:
+    """What recorded code calls with 1 when it begins and with 0 when it ends: what it allocates between them is its own."""
+    return _in_place[kind].library.lt_own if kind in _in_place else int

@@ -37,8 +37,7 @@ def measure(step: Step, rounds: int = 10) -> list[Timed]:
                           "`lowtide run --measure` times Lowtide's own")
     if step.data_parallel:
         raise Unsupported("lowtide.measure on many ranks: all ranks plan by what rank 0 measured when the step was compiled")
-    step.make_room()
-    with state_as_before(step.planned.captured.updates.optimizer):
+    with step.at_rest(), state_as_before(step.planned.captured.updates.optimizer):
         return _again(step.planned, rounds)
 
 

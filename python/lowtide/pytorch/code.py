@@ -58,7 +58,15 @@ class Source:
     def invocation(self, call: Call) -> str:
         arguments = [self.expression(a) for a in call.args]
         arguments += [f"{key}={self.expression(a)}" for key, a in call.kwargs.items()]
-        return f"{self.constant(call.target)}({', '.join(arguments)})"
+        return f"{self.kernel(call.target)}({', '.join(arguments)})"
+
+    def kernel(self, target: Callable) -> str:
+        """An op by its kernels, without the Python function around them: what it allocates is then allocated by these lines
+        (planned_addresses.h)."""
+        name = self.constant(target)
+        if type(target) is torch._ops.OpOverload:
+            self.names[name] = target._op
+        return name
 
     # ---- tensors
 

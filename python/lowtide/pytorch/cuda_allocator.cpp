@@ -176,7 +176,8 @@ class PlannedAllocator final : public CUDAAllocator {
     void* data = planned::recording ? nullptr : planned::place(bytes);
     if (data != nullptr) return data;
     data = take();
-    if (planned::recording) planned::record(data, bytes);
+    if (planned::recording && (planned::is_own(true) || planned::is_own(false)))
+      planned::record(data, bytes);
     return data;
   }
 };

@@ -39,11 +39,8 @@ class Cpu:
     state_bytes = 5056  # of the random stream
     dispatch_key = "CPU"
 
-    def get_state(self) -> torch.Tensor:  # of the generator itself: PyTorch's functions are exchanged while a step is traced
-        return torch.default_generator.get_state()
-
-    def set_state(self, state: torch.Tensor) -> None:
-        torch.default_generator.set_state(state)
+    # Of the generator itself: PyTorch's functions are exchanged while a step is traced.
+    get_state, set_state = torch.default_generator.get_state, torch.default_generator.set_state
 
     def timed(self, function: Callable, given: list) -> tuple[Any, float]:
         """What the function makes of the list, and seconds."""
@@ -102,12 +99,7 @@ class Cuda:
         torch.cuda.init()
         self.device = torch.device("cuda", index)
         self.generator = torch.cuda.default_generators[index]
-
-    def get_state(self) -> torch.Tensor:
-        return self.generator.get_state()
-
-    def set_state(self, state: torch.Tensor) -> None:
-        self.generator.set_state(state)
+        self.get_state, self.set_state = self.generator.get_state, self.generator.set_state
 
     def timed(self, function: Callable, given: list) -> tuple[Any, float]:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import Error, Unsupported
-from .addresses import Allocator
+from .addresses import Allocator, Event, own_mark
 from .calls import Program, Storage
 from .code import Source, compiled
 from .devices import device_of
+from .entering import handlers_wait
 from .layouts import Made, Otherwise, view_again
 from .true_operands import estimated_seconds, stopping_at
 from .units import Unit
@@ -38,6 +39,7 @@ class Allocation:
     bytes: int
     result: int
     offset: int = 0
+    direct: bool = True  # made by a kernel that the unit's own lines call; else by one that a Python function among them calls
 
 
 @dataclass
@@ -80,7 +82,8 @@ def _source(program: Program, unit: Unit, again: bool, taken: int | None = None)
 
 def _function(program: Program, unit: Unit, again: bool, taken: int | None = None) -> Callable:
     source, given, made = _source(program, unit, again, taken)
-    return compiled(source.lines, source.names, given, f"[{', '.join(made)}]", unit.name)
+    names = {**source.names, "own": own_mark(program.device.type)}
+    return compiled(["own(1)", *source.lines, "own(0)"], names, given, f"[{', '.join(made)}]", unit.name)
 
 
 def _text(program: Program, unit: Unit) -> str:
@@ -151,10 +154,10 @@ def _stand_in(program: Program, storage: Storage) -> torch.Tensor:
     return whole.as_strided(like.shape, like.stride) if count else torch.empty(like.shape, dtype=like.dtype, device=like.device)
 
 
-def _pack(events: list[tuple[int, int]], kept: dict[int, int], alignment: int) -> tuple[list[Allocation], int]:
+def _pack(events: list[Event], kept: dict[int, int], alignment: int) -> tuple[list[Allocation], int]:
     """Allocations in order, those of the workspace with offsets: largest first, each at the lowest free place."""
     begin, end, size = {}, {}, {}
-    for moment, (number, count) in enumerate(events):
+    for moment, (number, count, _) in enumerate(events):
         if count:
             begin[number], size[number] = moment, count
         else:
@@ -170,7 +173,7 @@ def _pack(events: list[tuple[int, int]], kept: dict[int, int], alignment: int) -
                 break
             at = max(at, -(-high // alignment) * alignment)
         offsets[number] = at
-    found = [Allocation(count, kept.get(number, -1), offsets.get(number, 0)) for number, count in events if count]
+    found = [Allocation(count, kept.get(number, -1), offsets.get(number, 0), direct) for number, count, direct in events if count]
     return found, max((offsets[n] + size[n] for n in offsets), default=0)
 
 
@@ -182,8 +185,9 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
     if allocator is not None:
         allocator.record_begin()
     try:
-        made, seconds = program.device.timed(function, held)
-    except Exception:
+        with handlers_wait():
+            made, seconds = program.device.timed(function, held)
+    except BaseException:
         if allocator is not None:
             allocator.record_end()
         raise

@@ -32,11 +32,11 @@ from .. import _library, cache
 from ..errors import BadInput, Error, Infeasible, Limit, Unsupported, Usage
 from ..plans import Plan, bytes_text, search
 from ..sessions import INPUTS, OUTPUTS, Session, UpdateNow
+from .entering import handlers_wait
 from .exported import Exported, export_step
 from .native_check import TORCH, times
 from .optimizers import KnownUpdates, state_as_before
 from .options import StepOptions
-from .interrupts import interrupts_wait
 from .step import Memory, Step
 from .trace import Model
 from .untouched import Note
@@ -196,7 +196,7 @@ class NativeStep(Step):
 
     def _open(self, ready: _NativeReady) -> Session:
         if ready.session is None:
-            self.release()  # of other shapes: one arena at a time
+            self._release()  # of other shapes: one arena at a time
             try:
                 ready.session = Session(ready.plan, list(ready.places), model_folder=ready.folder.name,
                                         threads=torch.get_num_threads())
@@ -209,6 +209,10 @@ class NativeStep(Step):
 
     def release(self) -> None:
         """Gives the arena back, whichever shape it is for; the next step takes it again."""
+        with self._turn.taken():
+            self._release()
+
+    def _release(self) -> None:
         for ready in self._ready.values():
             if ready.session is not None:
                 ready.session.close()
@@ -234,7 +238,11 @@ class NativeStep(Step):
         return ""
 
     def _note(self) -> str:
-        lent = self._open(self._now).lent_bytes
+        session = self._now.session
+        if session is None:
+            with self._turn.taken():
+                session = self._open(self._now)
+        lent = session.lent_bytes
         return (f"engine native{self.why and f' ({self.why})'}: {bytes_text(self.plan.arena_bytes - lent)} arena with "
                 f"planned addresses beside {bytes_text(lent)} of parameters, buffers and state")
 
@@ -286,11 +294,10 @@ class NativeStep(Step):
             session.set_seed(int(torch.empty((), dtype=torch.int64).random_()))
         return changed
 
-    def __call__(self, batch: Any) -> Any:
-        """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
+    def _called(self, batch: Any) -> Any:
         leaves, ready = self._for(batch)
         self._now = ready
-        with torch.no_grad(), interrupts_wait():
+        with torch.no_grad(), handlers_wait():
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
             if not self._done(session, changed):
@@ -317,7 +324,7 @@ class NativeStep(Step):
             return True
         except Error:
             torch.autograd.graph.increment_version(changed)  # some of them, perhaps
-            self.release()  # the session may be over; the next step opens another
+            self._release()  # the session may be over; the next step opens another
             raise
 
     @staticmethod
@@ -349,8 +356,7 @@ class NativeStep(Step):
         for name, amount in ready.exported.counts.items():
             ready.model.buffers[name].add_(amount)
 
-    def rehearse(self, batch: Any) -> float:
-        """The seconds of a step that changes nothing."""
+    def _rehearsed(self, batch: Any) -> float:
         leaves, ready = self._for(batch)
         self._now = ready
         state = torch.get_rng_state()

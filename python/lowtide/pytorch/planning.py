@@ -138,7 +138,7 @@ def _measured_of(rows: list) -> list[Measured]:
 
 def rows_of(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
-        return [[a.bytes, a.result, a.offset] for a in found]
+        return [[a.bytes, a.result, a.offset, a.direct] for a in found]
 
     return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
             for m in measured]
@@ -163,7 +163,8 @@ def _keys(captured: Captured, title: str, options: StepOptions, levers: dict[str
           memory: Allocator | None) -> tuple[str, str]:
     """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
     bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
-    measured = measured_key(captured.program.device, bare, captured.units, signature(captured.updates.optimizer), memory is not None)
+    measured = measured_key(captured.program.device, bare, captured.units, signature(captured.updates.optimizer),
+                            memory is not None and memory.collections is not None)
     return measured, cache.key(measured, levers)
 
 

@@ -20,6 +20,7 @@ from .. import _library
 from ..errors import Internal
 from ..plans import Plan, PlannedStep
 from . import ranks  # noqa: F401: lowtide::average
+from .addresses import Place
 from .calls import MADE, UNCOUNTED_WRITES, Program
 from .code import Source
 from .graph_text import GraphText
@@ -37,7 +38,7 @@ class Executable:
     unit_of_line: list[int]  # of the source; -1: of none
     arena_bytes: int
     resident_bytes: int
-    parts: list[list[tuple[int, int]]] = field(default_factory=list)  # (bytes, offset) of every allocation
+    parts: list[list[Place]] = field(default_factory=list)  # of every allocation
     reruns: int = 0
     transfers: Transfers | None = None  # None: nothing moves
     writes: dict[int, int] = field(default_factory=dict)  # storage -> how often its version grows before the first update
@@ -77,7 +78,7 @@ class _Generator:
         self.at: dict[int, int] = {}  # storage -> offset
         self.behind: set[int] = set()  # homes that are to get the statistics written in the arena
         self.ran: set[int] = set()
-        self.parts: list[list[tuple[int, int]]] = []
+        self.parts: list[list[Place]] = []
         self.unit_of_line: list[int] = []
         self.addresses, self.reruns, self.judged = addresses, 0, False
         self.writes: collections.Counter[int] = collections.Counter()
@@ -91,9 +92,9 @@ class _Generator:
         if not self.judged and self.program.storages[storage].role != MADE:
             self.writes[storage] += 1
 
-    def allocations(self, found: list[Allocation], unit: Unit, workspace: int) -> list[tuple[int, int]]:
+    def allocations(self, found: list[Allocation], unit: Unit, workspace: int) -> list[Place]:
         made = results(unit)
-        return [(a.bytes, self.at[made[a.result]] if a.result >= 0 else workspace + a.offset) for a in found]
+        return [Place(a.bytes, self.at[made[a.result]] if a.result >= 0 else workspace + a.offset, a.direct) for a in found]
 
     def judge(self) -> None:
         """Before anything of the model is changed: whether the step may go on."""
@@ -168,7 +169,7 @@ class _Generator:
                 self.source.emit(f"mark({len(self.parts)})")
             home = self.transfers.homes.get(storage)
             size = self.program.storages[storage].bytes if home is None else home.layout.bytes
-            self.parts.append([(size, self.places.offset(step.address))])
+            self.parts.append([Place(size, self.places.offset(step.address), direct=False)])
             self.source.emit(f"{self.base(storage)} = load({storage})")
             if self.program.storages[storage].base >= 0:
                 self.source.there(self.program.storages[storage].base)
@@ -221,6 +222,8 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     outputs = [o for o in program.outputs if o is not None]
     for tensor in outputs:
         made.source.need(tensor)
+    if mark is not None:
+        made.source.emit(f"mark({len(made.parts)})")
     made.note_lines(-1)
     result = "(" + "".join(f"t{o}, " if o is not None else "None, " for o in program.outputs) + ")"
     head = ["def run(given):", f"    {', '.join(names)}, = given", "    given.clear()"]

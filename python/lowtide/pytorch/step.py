@@ -33,8 +33,8 @@ from .addresses import Allocator, Arena, Lists, allocator
 from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import CPU, Cpu, Cuda, device_of
+from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
 from .guards import Entry, Guards, entries_of
-from .interrupts import interrupts_wait
 from .kept import written_buffers
 from .optimizers import state_as_before
 from .options import StepOptions
@@ -103,6 +103,7 @@ class Step:
                options: StepOptions) -> None:
         """Without a plan yet."""
         self._model, self._loss_fn, self._optimizer, self._options = model, loss_fn, optimizer, options
+        self._turn = Turn(WITHIN_STEP)
         self._ready: dict[Any, _Ready] = {}
         self._alike: dict[Any, list[tuple[Guards, _Ready]]] = {}  # plans by what is the same for them but the values they hold for
         self._told: set[str] = set()  # names of values that have changed
@@ -170,6 +171,11 @@ class Step:
         return (f"engine torch{self.why and f' ({self.why})'}: no C++ compiler for planned addresses, so values are freed after their last use; "
                 f"reserve {bytes_text(self.reserve_bytes)} and the scratch of kernels{more}")
 
+    def __reduce_ex__(self, _: Any) -> tuple:
+        raise Usage(f"a compiled step of {type(self._model).__name__} is code and memory of this process: it is neither copied nor pickled. Copy or "
+                    "save the model and the optimizer's state (a model that holds its step: take that attribute out), and compile the "
+                    "copy by lowtide.compile_step; the plan alone (step.plan) can be copied, pickled and saved")
+
     def __repr__(self) -> str:
         return f"{self.plan!r}\n{self._note()}"
 
@@ -211,7 +217,7 @@ class Step:
             shapes = [tuple(t.shape) for t in leaves]
             raise Usage(f"the batch has shapes {shapes}, for which there is no plan; shapes='replan' makes one")
         self._forget_values(key)
-        with untouched(self._model, self._loss_fn, self._optimizer) as note:
+        with capturing(), untouched(self._model, self._loss_fn, self._optimizer) as note:
             made = self._make(batch, note)
         self._keep(key, made, note)
         return leaves, made
@@ -236,15 +242,21 @@ class Step:
                     self._ready = {other: kept for other, kept in self._ready.items() if kept is not ready}
         if said:
             warnings.warn(f"lowtide: {', '.join(dict.fromkeys(said))}: a plan holds for Python's values, so the step is captured anew "
-                          "for each; a tensor in the place of a number needs no new plan", stacklevel=4)
+                          "for each; a tensor in the place of a number needs no new plan", stacklevel=5)
 
-    def make_room(self) -> None:
-        """Measuring takes memory, which no step needs meanwhile."""
+    @contextlib.contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """No step runs within, and there is room: measuring takes memory."""
+        with self._turn.taken():
+            self._make_room()
+            yield
+
+    def _make_room(self) -> None:
         if self._arena is not None:
             self._arena.trim(0)
 
     def _make(self, batch: Any, note: Note) -> _Ready:
-        self.make_room()
+        self._make_room()
         planned = best_plan(self._model, self._loss_fn, self._optimizer, batch, self._options, note)
         together = ranks.on_all if self._options.data_parallel else ranks.alone
         return together(lambda: self._make_ready(planned))
@@ -344,9 +356,13 @@ class Step:
 
     def __call__(self, batch: Any) -> Any:
         """Runs the step: the loss, or (loss, aux) if loss_fn gives that."""
+        with self._turn.taken():
+            return self._called(batch)
+
+    def _called(self, batch: Any) -> Any:
         leaves, ready = self._for(batch)
         self._now = ready
-        with torch.no_grad(), interrupts_wait():
+        with torch.no_grad(), handlers_wait():
             outputs = self._run(ready, self._begun(ready, leaves))
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         trace = ready.planned.captured.trace
@@ -392,12 +408,16 @@ class Step:
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step on copies of all that it would change; the user's tensors stay."""
+        with self._turn.taken():
+            return self._rehearsed(batch)
+
+    def _rehearsed(self, batch: Any) -> float:
         leaves, ready = self._for(batch)
         self._now = ready
         state = ready.device.get_state()
         self._versions, self._updating = [], False
         try:
-            with torch.no_grad(), interrupts_wait(), state_as_before(self._optimizer):
+            with torch.no_grad(), handlers_wait(), state_as_before(self._optimizer):
                 program, tensors = ready.planned.captured.program, self._given(ready, leaves)
                 written = set(ready.buffers)
                 lasting = {id(t) for t in leaves} | {id(t) for k, t in enumerate(tensors)
@@ -487,5 +507,5 @@ def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
 def plan_step_of(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
                  options: StepOptions) -> Plan:
     """The plan of the torch engine alone."""
-    with untouched(model, loss_fn, optimizer) as note:
+    with capturing(), untouched(model, loss_fn, optimizer) as note:
         return best_plan(model, loss_fn, optimizer, sample_batch, options, note).plan

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import Unsupported
-from .interrupts import interrupts_wait
+from .entering import handlers_wait
 from .reachable import MISSING, Cell, Names, Reachable, Room
 
 PLAIN = (int, float, bool, str, bytes, complex)
@@ -188,7 +188,7 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
     try:
         yield note
     finally:
-        with interrupts_wait():
+        with handlers_wait():
             left = note.put_back()
     for path in left:
         raise Unsupported(_ITERATOR.format(path, "iterator"))
