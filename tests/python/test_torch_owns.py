@@ -18,7 +18,7 @@ from lowtide_cli import ROOT
 from torch_models import OPTIMIZERS, assert_equal_steps, eager_step, torch, twin
 
 import lowtide
-from lowtide.pytorch import addresses, entering
+from lowtide.pytorch import addresses, engines, entering
 
 SIZES = ((64, 128), (128, 128), (128,), (64, 8), (8, 128), ())  # of what a step of `net` makes and updates
 
@@ -373,7 +373,7 @@ def test_a_step_within_a_capture_is_refused():
     def nested(model, batch):
         if not refused:
             with pytest.raises(lowtide.Usage, match="within the capture"):
-                lowtide.plan(inner, loss_fn, mine, batch)
+                engines.plan_step(inner, loss_fn, mine, batch)
             refused.append(True)
         return loss_fn(model, batch)
 

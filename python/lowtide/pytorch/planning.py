@@ -164,7 +164,7 @@ def _keys(captured: Captured, title: str, options: StepOptions, levers: dict[str
     """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
     bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
     measured = measured_key(captured.program.device, bare, captured.units, signature(captured.updates.optimizer),
-                            memory is not None and memory.collections is not None)
+                            None if memory is None else memory.collections is not None)
     return measured, cache.key(measured, levers)
 
 
