@@ -24,7 +24,7 @@ from ..errors import Unsupported, Usage
 from . import frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .indices import IndexChecks, index_checks
-from .native_check import TORCH, WholeStep
+from .native_check import TORCH, Taken, WholeStep
 from .trace import Model, apart, refusal, scalar_loss
 
 FILE = "step.pt2"
@@ -68,6 +68,9 @@ class Exported:
     named: dict[str, str]  # value -> parameter or buffer of the model
     counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
     kept: dict[str, int] = field(default_factory=dict)  # buffers of statistics, and how often a step writes them
+    loss_shape: tuple[int, ...] = ()
+    with_gradient: list[str] = field(default_factory=list)  # parameters that have one in eager mode
+    taken: list[Taken] = field(default_factory=list)  # whose contents the program has
     indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
 
 
@@ -126,7 +129,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, checks)
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient, whole.taken, checks)
 
 
 def _refuse_autocast(program: ExportedProgram) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,6 +82,7 @@ class _NativeReady:
     exported: Exported
     updates: KnownUpdates
     updated: list[str]
+    empty: list[str]  # parameters without elements, whose state grows alone
     model: Model
     folder: tempfile.TemporaryDirectory  # of the program, whose constants the session reads
     places: dict[str, tuple[str, str]]  # lent value -> ("parameter", "buffer" or the state's key; name in the model)
@@ -137,6 +139,17 @@ def _hold_statistics(plan: Plan, exported: Exported, model: Model) -> None:
             raise Unsupported(f"the step writes the statistics '{name}' {times(wanted)}, the native engine {times(there)}; {TORCH}")
 
 
+def _updated(plan: Plan, exported: Exported, model: Model) -> tuple[list[str], list[str]]:
+    """The parameters that the plan updates, and those without elements. Raises Unsupported where eager mode updates others."""
+    written = {exported.named[value] for value in plan.updates_of_given() if value in exported.named} & set(model.parameters)
+    for name in model.parameters:
+        if (name in written) != (name in exported.with_gradient) and model.parameters[name].numel():
+            has = "has a gradient (of zeros, perhaps)" if name in exported.with_gradient else "has no gradient"
+            raise Unsupported(f"'{name}' {has} in eager mode, and the native engine does otherwise; {TORCH}")
+    names = exported.with_gradient
+    return [n for n in names if model.parameters[n].numel()], [n for n in names if not model.parameters[n].numel()]
+
+
 def _refuse_options(options: StepOptions) -> None:
     if options.check_finite is True:
         raise Unsupported("check_finite=True, which looks at gradients too, is not there in the native engine; "
@@ -177,10 +190,9 @@ class NativeStep(Step):
         plan = _read(exported.path, options, self._options, type(self._model).__name__)
         _hold_statistics(plan, exported, model)
         given = {value.name: value for value in plan.given()}
-        updated = [name for name in trained if any(f"{s}/model.{name}" in given for s in STATES) or
-                   (updates.momentum and f"model.{name}" in given)]
+        updated, empty = _updated(plan, exported, model)
         places = dict(self._places(exported, given))
-        return _NativeReady(plan, exported, updates, updated, model, folder, places, bool(RANDOM & plan.op_kinds()))
+        return _NativeReady(plan, exported, updates, updated, empty, model, folder, places, bool(RANDOM & plan.op_kinds()))
 
     @staticmethod
     def _places(exported: Exported, given: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -206,6 +218,26 @@ class NativeStep(Step):
             ready.fed = {value.name for value in ready.session.values(INPUTS)}
             ready.outputs = {value.name: (DTYPES[value.dtype], value.dims) for value in ready.session.values(OUTPUTS)}
         return ready.session
+
+    def _for(self, batch: Any) -> tuple[list[torch.Tensor], Any]:
+        """Where the program has contents of tensors that are others now, it is exported anew."""
+        leaves, ready = super()._for(batch)
+        ready.model.follow()
+        stale = [taken.name for taken in ready.exported.taken if taken.changed()]
+        if not stale:
+            return leaves, ready
+        new = [name for name in stale if name not in self._told]
+        if new:
+            self._told |= set(new)
+            warnings.warn(f"lowtide: the contents of {', '.join(new)} have changed: a native plan holds for tensors of whole numbers and for those "
+                          "from outside of the model, so the step is planned anew for each; a buffer of floats, or a tensor of the batch, "
+                          "needs no new plan", stacklevel=3)
+        if ready.session is not None:
+            ready.session.close()
+        for alike in self._alike.values():
+            alike[:] = [(guards, kept) for guards, kept in alike if kept is not ready]
+        self._ready = {other: kept for other, kept in self._ready.items() if kept is not ready}
+        return super()._for(batch)
 
     def release(self) -> None:
         """Gives the arena back, whichever shape it is for; the next step takes it again."""
@@ -286,6 +318,8 @@ class NativeStep(Step):
             if name in ready.fed:
                 plain = leaf.detach().contiguous()
                 session.set(name, plain.data_ptr(), plain.nbytes)
+        for name in ready.empty:
+            ready.updates.state(name)
         for name in ready.updated:
             ready.updates.state(name)  # made, if it is gone
             session.set_update(f"model.{name}", update_now(ready.updates, name, self._optimizer.state[
@@ -301,9 +335,11 @@ class NativeStep(Step):
             session = self._open(ready)
             changed = self._feed(ready, session, leaves)
             if not self._done(session, changed):
+                ready.updates.forget_begun()
                 problem = FloatingPointError("the loss is not finite")
                 problem.add_note("lowtide: the model is as before the step")
                 raise problem
+            ready.updates.begun.clear()
             self._after(ready, changed)
             arena, kept = ready.plan.arena_bytes - session.lent_bytes, self._kept_bytes(ready, leaves)
             self.memory = Memory(arena, session.lent_bytes, kept, arena)
@@ -312,8 +348,8 @@ class NativeStep(Step):
         leaves = [kept if out is None else out
                   for out, kept in zip(outputs[1:], ready.exported.aux_leaves, strict=True)]
         if not leaves or all(leaf is None for leaf in leaves):
-            return outputs[0]
-        return outputs[0], pytree.tree_unflatten(leaves, ready.exported.aux_spec)
+            return outputs[0].reshape(ready.exported.loss_shape)
+        return outputs[0].reshape(ready.exported.loss_shape), pytree.tree_unflatten(leaves, ready.exported.aux_spec)
 
     def _done(self, session: Session, changed: list[torch.Tensor]) -> bool:
         """Runs the step, or nothing if the loss is to be finite and is not."""
@@ -346,8 +382,8 @@ class NativeStep(Step):
         """What PyTorch is to know of a step: versions of tensors, counts of steps and of batches."""
         torch.autograd.graph.increment_version(changed)
         steps = []
-        for name in ready.updated:
-            state = self._optimizer.state[ready.model.parameters[name]]
+        for name in (*ready.updated, *ready.empty):
+            state = self._optimizer.state.get(ready.model.parameters[name], {})
             state.pop("lowtide_first", None)
             if "step" in state:
                 steps.append(state["step"])

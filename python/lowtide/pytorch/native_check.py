@@ -32,7 +32,7 @@ from torch.export.graph_signature import InputKind
 from ..errors import Unsupported
 from .batches import tensors_of
 from .calls import BUFFER, INPUT, MADE, PARAMETER, Call, Program, read_as_traced
-from .numbered import Numbered
+from .numbered import Numbered, contents_word
 from .trace import Model, Options, Settled, Trace, scalar_loss, trace_step
 
 aten = torch.ops.aten
@@ -91,6 +91,27 @@ def _line_of(kind: type) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
 
 
+class Taken:
+    """A tensor whose contents the program has as they were when it was exported: of whole numbers (shapes may be computed from
+    them), or from outside of the model."""
+
+    def __init__(self, name: str, now: Callable[[], torch.Tensor]) -> None:
+        self.name, self.now = name, now
+        self.seen, self.word = self._mark(), contents_word(now())
+
+    def _mark(self) -> tuple[int, int]:
+        tensor = self.now()
+        return tensor.data_ptr(), tensor._version
+
+    def changed(self) -> bool:
+        """Whether the contents are others. They are looked at only where somebody has written."""
+        mark = self._mark()
+        if mark == self.seen:
+            return False
+        self.seen = mark
+        return contents_word(self.now()) != self.word
+
+
 class WholeStep:
     """The step as eager mode does it, traced; what native is held against. Raises Unsupported."""
 
@@ -104,6 +125,20 @@ class WholeStep:
         for storage, calls in self.numbered.writes.items():
             for call in calls:
                 self._take_write(self.program.storages[storage], call)
+        gradients = self.program.outputs[-len(trained):]
+        self.with_gradient = [name for name, out in zip(trained, gradients, strict=True) if out is not None]
+        self.loss_shape = self.program.tensors[self.program.outputs[0]].shape
+        self.taken = list(self._taken())
+
+    def _taken(self) -> Iterator[Taken]:
+        for external in self.program.externals:
+            if external is not None:
+                yield Taken(external.name, lambda each=external: each.tensor if each.room is None else each.room.get(each.key))
+        storages = self.program.storages
+        read = {storages[self.program.tensors[t].storage].name for call in self._live() for t in call.tensors()}
+        for name, buffer in self.model.buffers.items():
+            if name in read and not buffer.is_floating_point() and name not in self.counts:
+                yield Taken(name, lambda name=name: self.model.buffers[name])
 
     def _take_write(self, storage: Any, call: Call) -> None:
         if storage.role == MADE:
