@@ -167,8 +167,7 @@ class Views(nn.Module):
         return self.linear(x) * self.low + self.high
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("make", [Odd, Cut, Shared, Views])
+@pytest.mark.parametrize(("make", "optimizer"), [(Odd, "sgd"), (Odd, "adamw"), (Cut, "sgd"), (Cut, "plain"), (Shared, "adamw"), (Views, "plain")])
 def test_the_parameters_that_eager_mode_updates_are_updated(make, optimizer):
     follow(make, optimizer=optimizer)
 
@@ -191,7 +190,7 @@ def test_a_loss_of_one_number_keeps_its_shape():
     follow(lambda: nn.Linear(4, 4), loss_fn=lambda model, x: model(x).square().mean().reshape(1))
 
 
-@pytest.mark.parametrize("momentum", [0.0, 1.0, 0.3])
+@pytest.mark.parametrize("momentum", [0.0, 0.3])
 def test_modes_change_between_steps(momentum):
     def between(model, k):
         model.train(k % 2 == 0)
