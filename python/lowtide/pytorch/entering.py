@@ -25,8 +25,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Usage
 
-_handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
-_set_handler = getattr(signal.signal, "__wrapped__", signal.signal)
+try:
+    from _signal import getsignal as _handler_of
+    from _signal import signal as _set_handler
+except ImportError:
+    from signal import getsignal as _handler_of
+    from signal import signal as _set_handler
+
 _NUMBERS = sorted(int(n) for n in signal.valid_signals() if n not in (signal.SIGKILL, signal.SIGSTOP))
 
 
