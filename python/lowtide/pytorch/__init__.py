@@ -3,6 +3,8 @@
     devices.py      the CPU or a GPU: what differs between them
     batches.py      a batch as tensors, and what else a plan holds for
     known.py        values that are known while a step is traced
+    decisions.py    checks and branches on contents, while a step is traced
+    foretold.py     branches whose answer is known before the step
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     accumulated.py  gradients as backward() accumulates them, within backward passes too
     dynamo.py       a second way to trace: what looks into tensors

@@ -43,7 +43,7 @@ STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
           "aten::sym_constrain_range_for_size"}
 # Where the weight stands, and what has a number for each dimension: stride, padding, dilation, output padding.
 _CONVOLUTIONS = {aten.convolution.default: (1, (3, 4, 5, 7)), aten.convolution_backward.default: (2, (4, 5, 6, 8))}
-ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar"}
+ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar", "lowtide::demand"}
 PARAMETER, BUFFER, INPUT, CONSTANT, STATE, MADE = "parameter", "buffer", "input", "constant", "state", ""
 
 
@@ -198,7 +198,7 @@ class Program:
         return number
 
 
-def _hidden_writes(target: Any, args: tuple) -> list[Any]:
+def hidden_writes(target: Any, args: tuple) -> list[Any]:
     positions, switch = HIDDEN_WRITES.get(getattr(target, "overloadpacket", None), ((), 0))
     return [args[p] for p in positions if args[p] is not None] if positions and args[switch] else []
 
@@ -360,7 +360,7 @@ class _Reader:
             self.note_ones(args)
         call = Call(node.target, args, kwargs, [], False, node.meta.get("lowtide_phase", FORWARD), self.place(node))
         call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
-        call.hidden = tuple(w.id for w in _hidden_writes(node.target, args))
+        call.hidden = tuple(w.id for w in hidden_writes(node.target, args))
         if node.target is torch.ops.lowtide.set_random_state.default:
             self.program.states.add(self.program.tensors[args[0].id].storage)
         call.random, call.node = draws(node.target, args, kwargs), node

@@ -22,12 +22,16 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import ctc, recorded
+from .decisions import remembered
 from .schemas import schema_writes, tensors_among
 from .ways_round import refuse_packed
 
+aten = torch.ops.aten
+_COMPARING = (aten.equal.default, aten.allclose.default)
 LARGEST = 1 << 20  # elements
 NAME = "_lowtide_known"
 
@@ -74,6 +78,8 @@ class KnownValues(TorchDispatchMode):
             if real is not None:
                 with _disable_current_modes():
                     return real.item()
+        if func in _COMPARING and isinstance(args[0], FakeTensor):
+            return self.compare(func, args, kwargs)
         refuse_packed(func)
         func, args, kwargs = ctc.instead_of(func, args, kwargs)
         out = recorded.record(func, args, kwargs)
@@ -82,6 +88,13 @@ class KnownValues(TorchDispatchMode):
         self.after()
         self.follow(func, args, kwargs, out)
         return out
+
+    def compare(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """torch.equal and torch.allclose, whose answer is Python's: as ops, whose result is then asked as any tensor is."""
+        if func is aten.equal.default and args[0].shape != args[1].shape:
+            return False
+        with self:
+            return bool((torch.eq if func is aten.equal.default else torch.isclose)(*args, **kwargs).all())
 
     def follow(self, func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> None:
         tensors = tensors_among((*args, *kwargs.values()))
@@ -106,7 +119,8 @@ class KnownValues(TorchDispatchMode):
 
 
 def _asserted(valid: torch.Tensor) -> bool:
-    torch.ops.aten._assert_async.msg(valid.all(), "an argument of a distribution, or a sample, is not within its constraint")
+    problem = ValueError("an argument of a distribution, or a sample, is not within its constraint")
+    torch.ops.lowtide.demand(valid.detach().all(), remembered(problem))
     return True
 
 

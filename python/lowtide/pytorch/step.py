@@ -198,7 +198,7 @@ class Step:
         def read() -> tuple[list[torch.Tensor], Any, int]:
             leaves, spec = tensors_of(batch)
             key = self._signature(leaves, spec)
-            return leaves, key, next((k for k, (guards, _) in enumerate(self._alike.get(key, ())) if guards.hold()), -1)
+            return leaves, key, next((k for k, (guards, ready) in enumerate(self._alike.get(key, ())) if guards.hold() and _answered(ready)), -1)
 
         if self._options.data_parallel:
             leaves, key, found = ranks.on_all(read, lambda made: (made[1:], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH,
@@ -476,6 +476,14 @@ class Step:
         ready.planned.captured.updates.forget_begun()
         ready.device.set_state(state)
         problem.add_note(f"lowtide: {place}the model is as before the step")
+
+
+def _answered(ready: Any) -> bool:
+    """Whether what decides its branches before the step gives the answers that it was planned for (foretold.py)."""
+    branches = ready.planned.captured.trace.branches if isinstance(ready, _Ready) else []
+    if branches:
+        ready.planned.captured.trace.model.follow()
+    return all(branch.holds() for branch in branches)
 
 
 def constants_now(program: Program) -> list[torch.Tensor]:

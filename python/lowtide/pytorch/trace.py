@@ -34,6 +34,8 @@ from .batches import BatchSpec, tensors_of
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
 from .externals import External, Externals
+from .decisions import Branch, Decisions, asked_of, decided, settle
+from .foretold import Foretold
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .untouched import Note
 
@@ -106,6 +108,7 @@ class Trace:
     aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
     checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
+    branches: list[Foretold] = field(default_factory=list)  # decisions that the plan holds for
     inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
     externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
     layouts: Any = None  # as in Options
@@ -156,7 +159,8 @@ class _Shell(torch.nn.Module):
 class _Labels:
     """Notes on nodes, while they are made: the stack of modules, phase, and whose gradient."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, ended: Callable[[], None]) -> None:
+        self.ended = ended  # to be called when the user's code has its loss
         self.names = {id(module): name for name, module in model.named_modules()}
         self.stack: list[str] = []
         self.phase = FORWARD
@@ -278,6 +282,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         tensors = {id(held[name]): tensor for name, tensor in {**leaves, **buffers}.items()}
 
         def backward(answer: Any) -> tuple[Any, Any]:
+            labels.ended()
             labels.draws.check()
             loss, aux = scalar_loss(answer)
             handles = labels.backward_of(loss)
@@ -368,6 +373,9 @@ def refusal(problem: Exception) -> Unsupported:
     """What the user's code or PyTorch raised while the step was traced, with the line where."""
     if isinstance(problem, frozen.DrawnOnce):
         return Unsupported(f"the step cannot be captured: {problem}")
+    if isinstance(problem, Branch):
+        return Unsupported(f"{problem}: the step cannot be captured: a decision on the contents of a tensor, which are not known before the "
+                           f"step runs, and both answers go on; {ways_round.BRANCH}")
     reason = str(problem).strip().splitlines()
     place = user_place(problem)
     what = type(problem).__name__
@@ -414,33 +422,59 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
 
 def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.Tensor],
                 options: Options, note: Note) -> None:
-    model, labels = trace.model, _Labels(trace.model.module)
-    step = _step_function(model, shells, trace.trained, trace, options, labels)
-    values = KnownValues(labels.after_op)
-
-    def followed(*flat: torch.Tensor) -> list[Any]:
-        before = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
-        externals = Externals(note.reachable, flat[0].fake_mode)
-        try:
-            with values, externals:
-                return step(*flat)
-        finally:
-            trace.externals = {external.target: external for external in externals.found}
-            torch.set_autocast_cache_enabled(before)
-
+    model = trace.model
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
+
+    def attempt(decisions: Decisions) -> torch.fx.GraphModule:
+        labels = _Labels(model.module, decisions.ended)
+        step = _step_function(model, shells, trace.trained, trace, options, labels)
+        values = KnownValues(labels.after_op)
+
+        def followed(*flat: torch.Tensor) -> list[Any]:
+            before = torch.is_autocast_cache_enabled()
+            torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
+            externals = Externals(note.reachable, flat[0].fake_mode)
+            decisions.sources = lambda node: _source(node, model, externals.found)
+            try:
+                with values, externals, asked_of(decisions, values.value):
+                    return step(*flat)
+            finally:
+                trace.externals = {external.target: external for external in externals.found}
+                torch.set_autocast_cache_enabled(before)
+
+        try:
+            with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
+                  counted(model.device), ctc.traced(), accumulated.traced(), torch.enable_grad(),
+                  options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
+                return make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+        finally:
+            note.put_back()
+
     try:
-        with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-              counted(model.device), ctc.traced(), accumulated.traced(), torch.enable_grad(),
-              options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
-            trace.module = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+        trace.module, answers = decided(attempt)
+        settle(trace.module, answers)
+        trace.branches = [answer.foretold for answer in answers if answer.foretold is not None]
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
         raise refusal(problem) from problem
-    finally:
-        note.put_back()
+
+
+def _source(node: torch.fx.Node, model: Model, externals: list[External]) -> Callable[[], torch.Tensor] | None:
+    """Where the tensor of a node without operands is found before each step; None: in the batch."""
+    if node.op == "get_attr":
+        for external in externals:
+            if external.target == node.target:
+                return external.now
+        held = getattr(get_proxy_mode().tracer.root, node.target)
+        return (lambda: held) if type(held) in (torch.Tensor, torch.nn.Parameter) else None
+    place = [n for n in node.graph.nodes if n.op == "placeholder"].index(node)
+    for tensors in (model.parameters, model.buffers):
+        if place < len(tensors):
+            name = list(tensors)[place]
+            return lambda: tensors[name]
+        place -= len(tensors)
+    return None
 
 
 def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],

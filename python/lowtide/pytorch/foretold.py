@@ -1,0 +1,121 @@
+"""Decisions whose answer is known before the step: computed of parameters, buffers and constants, and of nothing else.
+
+    foretold = foretell(asked, sources)    None, or the answer now and how to find it again
+    foretold.holds()                       before a step: whether the tensors still give that answer
+
+The ops that lead to what is asked are read off the graph that is being traced: backward from its node, with every op that writes to
+memory that one of these reads. They run on the tensors that are there before the step; where one is written, on a
+copy, so nothing of the user's changes. None where the batch or random numbers have a part in it, or where it takes more
+than a little (LARGEST elements, MANY ops): it is asked in every step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .schemas import schema_writes
+
+LARGEST = 1 << 16
+MANY = 256
+
+Source = Callable[[], torch.Tensor]  # the tensor as it is now
+
+
+@dataclasses.dataclass(frozen=True)
+class Foretold:
+    """`sources`: of the placeholders of the module, in their order."""
+
+    value: bool
+    module: torch.fx.GraphModule
+    sources: tuple[Source, ...]
+
+    def now(self) -> bool:
+        with torch.no_grad(), _disable_current_modes():
+            return bool(self.module(*(source() for source in self.sources)))
+
+    def holds(self) -> bool:
+        return self.now() == self.value
+
+
+def _node_of(asked: Any) -> torch.fx.Node | None:
+    mode = get_proxy_mode()
+    found = get_proxy_slot(asked, mode.tracer, None) if mode is not None else None
+    found = getattr(found, "proxy", found)
+    if found is not None and not isinstance(found, torch.fx.Proxy):
+        found = found.force()
+    return found.node if found is not None else None
+
+
+def _storages(value: Any) -> set[int]:
+    return {t.untyped_storage()._cdata for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)}
+
+
+def _vals(arguments: Any) -> Any:
+    return pytree.tree_map(lambda a: a.meta.get("val") if isinstance(a, torch.fx.Node) else a, arguments)
+
+
+def _written(node: torch.fx.Node) -> set[int]:
+    from .calls import hidden_writes  # noqa: PLC0415: calls.py reads traces
+
+    args, kwargs = _vals((tuple(node.args), dict(node.kwargs)))
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return set()
+    return _storages([*schema_writes(node.target, args, kwargs), *hidden_writes(node.target, args)])
+
+
+def _leading_to(last: torch.fx.Node) -> list[torch.fx.Node] | None:
+    """The nodes that it depends on, in their order, and itself; None of too many, or where random numbers are drawn."""
+    wanted, memory, found = {last}, set(), []
+    for node in _backward_from(last):
+        if node not in wanted and not (node.op == "call_function" and _written(node) & memory):
+            continue
+        tags = getattr(node.target, "tags", ())
+        if len(found) == MANY or torch.Tag.nondeterministic_seeded in tags or node.op not in ("placeholder", "get_attr", "call_function"):
+            return None
+        sizes = [t.numel() for t in pytree.tree_leaves(node.meta.get("val")) if isinstance(t, torch.Tensor)]
+        if any(not isinstance(n, int) or n > LARGEST for n in sizes):
+            return None
+        found.append(node)
+        wanted |= set(node.all_input_nodes)
+        memory |= _storages([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)])
+    return found[::-1]
+
+
+def _backward_from(last: torch.fx.Node) -> list[torch.fx.Node]:
+    nodes = list(last.graph.nodes)
+    return nodes[:nodes.index(last) + 1][::-1]
+
+
+def foretell(asked: Any, sources: Callable[[torch.fx.Node], Source | None]) -> Foretold | None:
+    """`sources`: of a node without operands (placeholder, get_attr) where its tensor is found before each step; None: it comes with the batch."""
+    last = _node_of(asked)
+    nodes = _leading_to(last) if last is not None else None
+    if not nodes:
+        return None
+    written = set().union(*(_written(n) for n in nodes if n.op == "call_function"))
+    graph, made, found = torch.fx.Graph(), {}, []
+    for node in nodes:
+        if node.op == "call_function":
+            made[node] = graph.node_copy(node, made.__getitem__)
+            continue
+        source = sources(node)
+        if source is None:
+            return None
+        found.append(source)
+        made[node] = graph.placeholder(f"x{len(found)}")
+        if _storages(node.meta.get("val")) & written:
+            made[node] = graph.call_function(torch.clone, (made[node],))
+    graph.output(made[last])
+    whole = Foretold(True, torch.fx.GraphModule(torch.nn.Module(), graph), tuple(found))
+    try:
+        return dataclasses.replace(whole, value=whole.now())
+    except Exception:  # noqa: BLE001: what cannot be computed alone is asked in every step
+        return None
