@@ -27,10 +27,10 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import _library, cache
-from ..errors import Unsupported, Usage
+from ..errors import Error, Unsupported, Usage
 from ..plans import Plan
 from .backend_cut import Cut, boxed, events_of, halves
-from .backend_left import Left, place_of, refuse_unplannable
+from .backend_left import Left, as_it_is, place_of, refuse_unplannable
 from .backend_proof import check, in_backward
 from .backend_sizes import BySizes, depends_on_contents, is_symbolic
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
@@ -218,7 +218,13 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
             **_: Any) -> Callable:
     """The backend. Options: budget (bytes, "2GiB", "60%"), swap ("host"), link ("12GiB/s"), effort, time_limit_seconds, progress, cache,
     strict (whether what cannot be planned is an error)."""
-    asked = _options(options)
+    try:
+        return _compiled(module, example_inputs, _options(options))
+    except Error as problem:
+        raise as_it_is(problem) from problem
+
+
+def _compiled(module: torch.fx.GraphModule, example_inputs: list[Any], asked: dict[str, Any]) -> Callable:
     _tell_of_breaks(asked.get("budget") is not None)
     left = Left(module, asked.get("strict", False))
 
@@ -237,5 +243,5 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
         return left.compiled(lambda: compiler(graph, inputs), graph.forward, running=lasting is not None)
 
     if any(map(is_symbolic, example_inputs)) and not depends_on_contents(module):
-        return BySizes(module, made)
+        return BySizes(module, made, left)
     return made(module, example_inputs)

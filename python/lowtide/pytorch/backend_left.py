@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._dynamo.exc import TensorifyScalarRestartAnalysis, TorchDynamoException, exceptions_allowed_to_be_fallback
+from torch._dynamo.exc import ShortenTraceback, TensorifyScalarRestartAnalysis, TorchDynamoException, exceptions_allowed_to_be_fallback
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
 from ..errors import Error, Internal, Unsupported, Usage
@@ -65,6 +65,12 @@ def refuse_unplannable(joint: torch.fx.GraphModule) -> None:
 
 def _has_symbols(value: torch.Tensor) -> bool:
     return value.layout == torch.strided and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+
+
+def as_it_is(problem: Error) -> Error:
+    """The error as one that dynamo lets through; others come out as BackendCompilerFailed, with what they are as text alone."""
+    kind = type(type(problem).__name__, (ShortenTraceback, type(problem)), {"__module__": type(problem).__module__})
+    return kind(str(problem), first_useful_frame=None)
 
 
 class Left:
