@@ -221,7 +221,7 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
     try:
         return _compiled(module, example_inputs, _options(options))
     except Error as problem:
-        raise as_it_is(problem) from problem
+        raise as_it_is(problem) from problem.__cause__
 
 
 def _compiled(module: torch.fx.GraphModule, example_inputs: list[Any], asked: dict[str, Any]) -> Callable:

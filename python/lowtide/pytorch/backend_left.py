@@ -15,6 +15,7 @@ Tests: tests/python/test_torch_backend_left.py.
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -55,8 +56,11 @@ def refuse_unplannable(joint: torch.fx.GraphModule) -> None:
             raise Unsupported(f"input '{node.name}' is a {type(value).__name__}, no tensor")
         if node.op == "placeholder" and not node.name.startswith(("primals", "tangents")):
             raise Unsupported(f"input '{node.name}' is the random stream's state")
+        if node.target is torch.ops.higher_order.with_effects:
+            raise Unsupported(f"{where}{node.args[1]} has an effect that PyTorch keeps in order with others")
         if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise Unsupported(f"{where}{node.target} is a higher-order op, which holds graphs of its own or writes what it is given")
+            of = f" of {node.args[0]}" if node.args and isinstance(node.args[0], torch._ops.OpOverload) else ""
+            raise Unsupported(f"{where}{node.target}{of} is a higher-order op, which holds graphs of its own or writes what it is given")
         leaves = value if isinstance(value, (list, tuple)) else [value]
         kinds = {leaf.layout for leaf in leaves if isinstance(leaf, torch.Tensor)} - {torch.strided}
         if kinds:
@@ -68,9 +72,10 @@ def _has_symbols(value: torch.Tensor) -> bool:
 
 
 def as_it_is(problem: Error) -> Error:
-    """The error as one that dynamo lets through; others come out as BackendCompilerFailed, with what they are as text alone."""
+    """The error as one that dynamo lets through, to be raised where this is called; others come out as BackendCompilerFailed, with what
+    they are as text alone."""
     kind = type(type(problem).__name__, (ShortenTraceback, type(problem)), {"__module__": type(problem).__module__})
-    return kind(str(problem), first_useful_frame=None)
+    return kind(str(problem), first_useful_frame=sys._getframe(1))
 
 
 class Left:
