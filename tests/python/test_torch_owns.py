@@ -19,6 +19,7 @@ from torch_models import OPTIMIZERS, assert_equal_steps, eager_step, torch, twin
 
 import lowtide
 from lowtide.pytorch import addresses, engines, entering
+from lowtide.pytorch import measure as measuring
 
 SIZES = ((64, 128), (128, 128), (128,), (64, 8), (8, 128), ())  # of what a step of `net` makes and updates
 
@@ -381,16 +382,16 @@ def test_a_step_within_a_capture_is_refused():
 
 
 def test_captures_of_two_threads_take_turns():
-    plans, problems = [], []
+    plans, problems, models = [], [], [net() for _ in range(2)]
 
-    def go():
+    def go(model):
         try:
-            model = net()
-            plans.append(lowtide.plan(model, loss_fn, torch.optim.SGD(model.parameters(), 0.1), data(), effort=0.1, cache=False))
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            plans.append(engines.plan_step(model, loss_fn, optimizer, data(), effort=0.1, cache=False))
         except BaseException as problem:  # noqa: BLE001: that is the question
             problems.append(problem)
 
-    threads = [threading.Thread(target=go) for _ in range(2)]
+    threads = [threading.Thread(target=go, args=(model,)) for model in models]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -490,6 +491,50 @@ def test_a_model_that_holds_its_step_says_what_to_do_when_it_is_copied(tmp_path)
             call()
     del model.planned
     assert copy.deepcopy(model) is not model
+
+
+class Fails(torch.optim.Optimizer):
+    """Draws a number and raises, at a rate that it does not take."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            if group["lr"] > 1:
+                raise Late(f"{torch.rand(())}")
+            for p in group["params"]:
+                p.add_(p.grad, alpha=-group["lr"])
+
+
+@pytest.mark.parametrize("where", ["optimizer", "rehearsal of native", "measuring"])
+def test_what_raises_leaves_the_random_stream_alone(where):
+    model = net()
+    mine = Fails(model.parameters()) if where == "optimizer" else torch.optim.SGD(model.parameters(), 0.1)
+
+    kind = KeyboardInterrupt if where == "measuring" else Late  # what a kernel raises may only be of its stand-ins' contents
+
+    def draws(*_):
+        raise kind(f"{torch.rand(())}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if where == "measuring":
+            patch.setattr(measuring, "measure", draws)
+            call = lambda: lowtide.compile_step(model, loss_fn, mine, data(), cache=False)  # noqa: E731
+        else:
+            step = lowtide.compile_step(model, loss_fn, mine, data(), effort=0.1, engine="native" if "native" in where else "torch")
+            step(data())
+            mine.param_groups[0]["lr"] = 2.0
+            call = lambda: step(data())  # noqa: E731
+            if "native" in where:
+                step._feed = draws
+                call = lambda: step.rehearse(data())  # noqa: E731
+        before = torch.get_rng_state(), [p.detach().clone() for p in model.parameters()]
+        with pytest.raises(kind):
+            call()
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert all(torch.equal(p, was) for p, was in zip(model.parameters(), before[1], strict=True))
 
 
 SCRIPT = """

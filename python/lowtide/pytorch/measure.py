@@ -14,6 +14,7 @@ what the step itself makes (true_operands.py).
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -328,7 +329,8 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
     state, there = program.device.get_state(), {} if there is None else there
     kinds = {} if kinds is None else kinds
     of_unit, refused = [], {}
-    with torch.no_grad():
+    with torch.no_grad(), contextlib.ExitStack() as behind:
+        behind.callback(program.device.set_state, state)
         for unit in units:
             kind = kind_of(program, unit, update_kinds.get(unit.number))
             of_unit.append(kind)
@@ -350,7 +352,6 @@ def measure_all(program: Program, units: list[Unit], update_kinds: dict[int, Any
     for unit, kind in zip(units, of_unit, strict=True):
         if kind in refused:
             take_types(program, unit, kinds[kind])
-    program.device.set_state(state)
     keep_in_place(units, found)
     return found
 

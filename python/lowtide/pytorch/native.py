@@ -398,8 +398,10 @@ class NativeStep(Step):
         state = torch.get_rng_state()
         with torch.no_grad(), state_as_before(self._optimizer):
             session = self._open(ready)
-            self._feed(ready, session, leaves)
-            torch.set_rng_state(state)
+            try:
+                self._feed(ready, session, leaves)
+            finally:
+                torch.set_rng_state(state)
             return session.rehearse()
 
 

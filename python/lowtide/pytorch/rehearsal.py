@@ -461,19 +461,19 @@ def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
     """The ops that the next step() of a parameter of each kind runs. Raises what that raises, with
     a note."""
     late, found = rehearsal_of(optimizer).late, {}
-    stream = torch.get_rng_state()
-    for g, group in enumerate(optimizer.param_groups):
-        for p in trained_in(group):
-            if kind_of(g, p) in found:
-                continue
-            try:
-                with torch.no_grad():
-                    found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late)
-            except Exception as problem:
-                problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no "
-                                 "update; the model is as before the step")
-                raise
-    torch.set_rng_state(stream)
+    stream, g = torch.get_rng_state(), 0
+    try:
+        for g, group in enumerate(optimizer.param_groups):
+            for p in trained_in(group):
+                if kind_of(g, p) not in found:
+                    with torch.no_grad():
+                        found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late)
+    except Exception as problem:
+        problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no update; the "
+                         "model is as before the step")
+        raise
+    finally:
+        torch.set_rng_state(stream)
     return found
 
 
