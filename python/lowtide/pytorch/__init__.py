@@ -34,6 +34,7 @@
     program.py      a plan as generated Python
     transfers.py    what a plan stores and loads, copied while kernels run
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp, cuda_allocator.cpp)
+    wrappers.py     optimizers of accelerate and Lightning, and what they wrap
     options.py      what compile_step and plan take
     planning.py     all of the above in order, to a plan
     entering.py     who may run a step, and when: threads, signal handlers

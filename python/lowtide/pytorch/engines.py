@@ -18,6 +18,7 @@ from ..plans import Plan
 from .native import native_step
 from .options import StepKeywords, StepOptions
 from .step import Step, checked, plan_step_of
+from .wrappers import model_in, optimizer_in
 
 _REHEARSALS = 2  # that count
 
@@ -56,7 +57,7 @@ def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.opt
     what every schedule needs, with the op that sets it), Limit.
     """
     checked(loss_fn, optimizer, model)
-    asked = StepOptions.of(dict(options))
+    model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
     make = {"torch": Step, "native": native_step, "auto": _faster}[asked.engine]
     return make(model, loss_fn, optimizer, sample_batch, asked)
 
@@ -65,7 +66,7 @@ def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
               **options: Any) -> Plan:
     """The plan alone. Model and optimizer are as before; "auto" gives that of the torch engine."""
     checked(loss_fn, optimizer, model)
-    asked = StepOptions.of(dict(options))
+    model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
     if asked.engine == "native":
         return native_step(model, loss_fn, optimizer, sample_batch, asked).plan
     return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)
