@@ -172,6 +172,7 @@ class Program:
     states: set[int] = field(default_factory=set)  # storages that the random stream's state is set from
     device: Cpu | Cuda = CPU  # that the step runs on
     layouts: Any = None  # where kernels were seen to put results otherwise than traced (layouts.py)
+    state_bytes: int = 0  # of the optimizer's, where that is no operand of a call
 
     def storage_of(self, tensor: int) -> Storage:
         return self.storages[self.tensors[tensor].storage]

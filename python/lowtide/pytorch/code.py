@@ -128,6 +128,8 @@ class Source:
         the operand's storage whose place its result takes."""
         if taken is not None:
             return self.in_place(unit, taken)
+        if unit.update is not None and not unit.update_tensors:
+            return None  # a later unit updates this parameter with all others
         if unit.update is not None:
             arguments = ", ".join(f"t{t}" for t in unit.update_tensors)
             for tensor in unit.update_tensors:

@@ -26,6 +26,7 @@ def _quoted(text: str) -> str:
 
 
 _SOURCE = "  source "
+WHOLE_STATE = "state of the optimizer"  # that its own step() alone reads (whole_step.py)
 
 
 @dataclass
@@ -49,10 +50,11 @@ class _Writer:
         self.lines: list[str] = []
         self.value: dict[int, int] = {}  # storage -> its newest value
         self.count = 0
+        self.state: int | None = None  # the value of the optimizer's state, where that is one
         self.taken: set[str] = set()
         self.first = {unit.updates[0] for unit in units if unit.updates}
         self.beside = {s for unit in units for s in unit.updates[1:]}
-        self.gradients = {unit.reads[1] for unit in units if unit.update is not None}
+        self.gradients = {s for unit in units for s in unit.gradients}
         self.outputs = {program.tensors[o].storage for o in program.outputs if o is not None}
         self.bytes = {s.id: s.bytes for s in program.storages}
         for unit, found in zip(units, measured or (), strict=bool(measured)):
@@ -112,7 +114,9 @@ class _Writer:
         if unit.once or (unit.random and unit.state_in is None):
             kind = "OpaqueRandom"
         module, source = module_and_source(unit.place)
-        reads = " ".join(f"v{self.value[s]}" for s in dict.fromkeys(operands(unit)))
+        whole = self.state if unit.update_tensors and not unit.runs_alone else None  # an update that overwrites the state
+        read = [self.value[s] for s in dict.fromkeys(operands(unit))] + ([whole] if whole is not None else [])
+        reads = " ".join(f"v{value}" for value in read)
         self.lines.append(f"op \"{kind}\" {_quoted(name)} {_quoted(module[:80])} {unit.phase}"
                           + (f" {reads}" if reads else ""))
         if source:
@@ -139,12 +143,19 @@ class _Writer:
                               f"update v{self.value[storage]} [0]")
             self.add_value(storage)
 
+        if whole is not None:
+            self.lines.append(f"  out {_quoted(WHOLE_STATE + chr(39))} u8 [{self.program.state_bytes}] optimizer_state update v{whole} [0]")
+            self.count += 1
+
     def write(self, title: str, kept_bytes: int) -> GraphText:
         self.lines.append(f"graph {_quoted(title)} \"captured from PyTorch\"")
         self.given()
         if kept_bytes > 0:
             self.lines.append(f"given {_quoted(kept.NAME)} u8 [{kept_bytes}] parameter zero")
             self.count += 1
+        if self.program.state_bytes > 0:
+            self.lines.append(f"given {_quoted(WHOLE_STATE)} u8 [{self.program.state_bytes}] optimizer_state zero")
+            self.state, self.count = self.count, self.count + 1
         for index in range(len(self.units)):
             self.unit(index)
         self.graph.text = "\n".join(self.lines) + "\n"

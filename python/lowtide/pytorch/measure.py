@@ -118,6 +118,7 @@ def kind_of(program: Program, unit: Unit, update_kind: Any = None) -> str:
 
 Given = Callable[[], list[torch.Tensor]]  # makes the operands of a run
 There = dict[int, torch.Tensor]  # storage -> the tensor that brings it before the step: the user's, never written here
+_SECONDS_OF_A_BYTE = 1e-9  # of an update that does not run apart from a step, about what ten passes take
 APART = 1 << 20  # bytes up to which what an update writes has memory of its own, as its seconds are truer then
 
 
@@ -254,6 +255,8 @@ def _drawn(program: Program, storage: int) -> torch.Tensor:
 
 def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float | None:
     """The least of so many runs of the unit alone, behind one that does not count. None where its kernels raise on plain numbers."""
+    if not unit.runs_alone:
+        return None
     function = _function(program, unit, False)
     try:
         runs = [program.device.timed(function, _given_to(program, unit, there))[1] for _ in range(rounds + 1)]

@@ -47,7 +47,7 @@ def _one_number(like: torch.Tensor) -> torch.Tensor:
 @contextlib.contextmanager
 def state_as_before(optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Behind it the state has the entries that it had: what was put there to plan goes."""
-    before = {p: dict(state) if isinstance(state, dict) else state for p, state in optimizer.state.items()}
+    before = {p: dict(entry) if isinstance(entry, dict) else entry for p, entry in optimizer.state.items()}
     try:
         yield
     finally:
@@ -66,6 +66,9 @@ def _put_back(state: Any, before: dict[Any, Any]) -> None:
 
 class Updates:
     """The updates of an optimizer's parameters, by name, in the order of its groups."""
+
+    whole = False  # whether one update is that of all parameters
+    state_bytes = 0  # of state that is no operand of an update
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: dict[str, torch.nn.Parameter]) -> None:
         hooks.check_optimizer(optimizer)

@@ -4,8 +4,8 @@ A planned step updates each parameter when its gradient is there, so step() is c
 of the optimizer: the same class and attributes, one group, one parameter, that parameter's state.
 It reads its group as it is at that moment, so schedules need no new plan. State stays in the
 tensors in which it began: where step() puts another tensor into it, or into the parameter, the
-contents are copied back. rehearsal.py tries whether that is what the whole optimizer does, and
-refuses it by name where it is not.
+contents are copied back. rehearsal.py tries whether that is what the whole optimizer does; where
+it is not, step() runs once for all parameters (whole_step.py).
 
 State is made before the first step, as step() puts it into an empty state: by a step on a copy of
 the parameter. Where the first step makes it of the gradient (a momentum that begins as its copy),
@@ -18,6 +18,7 @@ tests/python/test_torch_optimizers.py.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -25,19 +26,44 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import optimizers
+from ..errors import Unsupported
+from . import hooks, optimizers
 from .optimizers import KNOWN, KnownUpdates, Updates
 from .rehearsal import (
     State,
     first_state,
     kind_of,
     leaf_like,
+    refuse_by_its_form,
     rehearsal_of,
     run_alone,
     sequences,
     tensors_in,
+    trained_in,
     with_tensors,
 )
+from .whole_rehearsal import state_bytes_of
+from .whole_step import WholeUpdates
+
+
+_wholes: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _is_whole(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether its step() runs once, on all parameters, as it is another for one of them alone. Raises Unsupported."""
+    key = [[id(p) for p in trained_in(group)] for group in optimizer.param_groups]
+    if _wholes.get(optimizer) == key:
+        return True
+    refuse_by_its_form(optimizer)
+    try:
+        if {"param_groups", "state"} <= set(vars(optimizer)):  # else it holds another
+            rehearsal_of(optimizer)
+            return False
+    except Unsupported:
+        pass
+    state_bytes_of(optimizer)
+    _wholes[optimizer] = key
+    return True
 
 
 def signature(optimizer: torch.optim.Optimizer) -> Any:
@@ -45,13 +71,18 @@ def signature(optimizer: torch.optim.Optimizer) -> Any:
     Raises Unsupported, and what step() raises."""
     if type(optimizer) in KNOWN:
         return optimizers.signature(optimizer)
+    if _is_whole(optimizer):
+        return ["whole", *(len(trained_in(group)) for group in optimizer.param_groups)]
     return sorted(sequences(optimizer).items())
 
 
 def updates_of(optimizer: torch.optim.Optimizer,
                parameters: dict[str, torch.nn.Parameter]) -> Updates:
     """Raises Unsupported or Usage."""
-    return (KnownUpdates if type(optimizer) in KNOWN else OwnUpdates)(optimizer, parameters)
+    if type(optimizer) in KNOWN:
+        return KnownUpdates(optimizer, parameters)
+    hooks.check_optimizer(optimizer)
+    return (WholeUpdates if _is_whole(optimizer) else OwnUpdates)(optimizer, parameters)
 
 
 class _Followed(TorchDispatchMode):

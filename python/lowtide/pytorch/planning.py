@@ -30,6 +30,7 @@ from .measure import Allocation, Measured, keep_in_place, measure_all, take_type
 from .optimizers import Updates, state_as_before
 from .options import StepOptions
 from .own_step import signature, updates_of
+from .rehearsal import name_of
 from .trace import Model, Options, Trace, trace_step
 from .units import Unit, add_updates, make_units
 from .untouched import Note
@@ -81,6 +82,9 @@ def _checked(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[
 
 def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, options: StepOptions, note: Note | None,
             rows: layouts.Rows | None) -> Captured:
+    if updates.whole and options.swap is not None:
+        raise Unsupported(f"{name_of(updates.optimizer)} runs its own step() on all parameters, which then stay where they are; "
+                          "it is planned without swap")
     trained = [name for name in tensors.parameters if name in updates.groups]
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
                       options.check_finite is True, rows)

@@ -117,7 +117,7 @@ class _Generator:
         for storage, address, _ in step.makes:
             if storage in self.mine:
                 self.at[self.mine[storage]] = self.places.offset(address)
-        if unit.update is not None and not self.judged:
+        if unit.update_tensors and not self.judged:
             self.judge()
         for call in unit.calls if not self.judged else ():
             if call.target is torch.ops.lowtide.average.default:

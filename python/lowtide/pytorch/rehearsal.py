@@ -2,9 +2,9 @@
 
 That is tried, not assumed: three steps of the whole optimizer on small copies of its parameters, no
 side longer than three, beside the same steps of one parameter at a time. Every bit of parameters
-and state has to agree. An op on two parameters, a random number, an attribute or option that step()
-changes, what it cannot do on the copies: refused in a line that names the optimizer. What is learnt
-beside (own_step.py says what for):
+and state has to agree. After an op on two parameters, a random number, an attribute or option that
+step() changes, it runs for all parameters at once (whole_step.py). What is learnt beside
+(own_step.py says what for):
 
     late    parameters whose first step makes their state of the gradient: it cannot be there before
     looks   whether step() reads numbers off tensors: which ops run may then depend on contents
@@ -17,10 +17,13 @@ small copies with the counts as they are now, and a plan holds for them.
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import inspect
+import random
+import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -248,9 +251,8 @@ def _refuse(optimizer: torch.optim.Optimizer, why: str) -> None:
     raise Unsupported(f"{name_of(optimizer)} cannot be planned: {why}")
 
 
-def _refuse_by_its_form(optimizer: torch.optim.Optimizer) -> None:
-    if not {"param_groups", "state"} <= set(vars(optimizer)):
-        _refuse(optimizer, "it holds another optimizer, which is the one to give")
+def refuse_by_its_form(optimizer: torch.optim.Optimizer) -> None:
+    """Raises Unsupported for a step() that no planned step can call."""
     replaced = vars(optimizer).get("step")
     if replaced is not None and not hasattr(replaced, "_wrapped_by_lr_sched"):
         _refuse(optimizer, "its step() was exchanged on the object, and a planned step calls that "
@@ -260,7 +262,12 @@ def _refuse_by_its_form(optimizer: torch.optim.Optimizer) -> None:
               if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if needed:
         _refuse(optimizer, f"its step() needs '{needed[0]}', and in a planned step the loss is "
-                "computed once")
+                "computed once; its loop stays eager, with model compiled by backend='lowtide'")
+    for group in optimizer.param_groups:
+        for p in trained_in(group):
+            if p.device.type != "cpu":
+                _refuse(optimizer, f"a parameter is on {p.device}, where the updates of SGD, Adam "
+                        "and AdamW are planned")
 
 
 def _apart(value: Any) -> Any:
@@ -270,24 +277,35 @@ def _apart(value: Any) -> Any:
     return copy.copy(value) if type(value) in (list, dict, set) else value
 
 
+@contextlib.contextmanager
+def streams_as_before() -> Iterator[None]:
+    """The random streams of PyTorch, Python and numpy."""
+    numpy = sys.modules.get("numpy")
+    before, pythons = torch.get_rng_state(), random.getstate()
+    numpys = numpy.random.get_state() if numpy is not None else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+        random.setstate(pythons)
+        if numpy is not None:
+            numpy.random.set_state(numpys)
+
+
 class Rehearsal:
     """Raises Unsupported."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        _refuse_by_its_form(optimizer)
+        refuse_by_its_form(optimizer)
         self.optimizer = optimizer
         self.aside = self._aside()  # what steps of one parameter change of options and attributes
         self.late: set[int] = set()  # ids of parameters
         self.looks = self.spoils = False
         self.trained = [(g, p) for g, group in enumerate(optimizer.param_groups)
                         for p in trained_in(group)]
-        for _, p in self.trained:
-            if p.device.type != "cpu":
-                _refuse(optimizer, f"a parameter is on {p.device}, where the updates of SGD, Adam "
-                        "and AdamW are planned")
-        stream, drawn = torch.get_rng_state(), frozen.Draws()
+        drawn = frozen.Draws()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), streams_as_before():
                 self._try()
                 drawn.check()
         except Unsupported:
@@ -298,8 +316,6 @@ class Rehearsal:
             line = (str(problem).strip().splitlines() or [""])[0]
             _refuse(optimizer, "its step() on small copies of the parameters: "
                     f"{type(problem).__name__}: {line}")
-        finally:
-            torch.set_rng_state(stream)
         del self.optimizer, self.aside, self.trained  # who keeps this does not keep them
 
     def _try(self) -> None:
@@ -461,19 +477,17 @@ def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
     """The ops that the next step() of a parameter of each kind runs. Raises what that raises, with
     a note."""
     late, found = rehearsal_of(optimizer).late, {}
-    stream, g = torch.get_rng_state(), 0
-    try:
-        for g, group in enumerate(optimizer.param_groups):
-            for p in trained_in(group):
-                if kind_of(g, p) not in found:
-                    with torch.no_grad():
-                        found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late)
-    except Exception as problem:
-        problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no update; the "
-                         "model is as before the step")
-        raise
-    finally:
-        torch.set_rng_state(stream)
+    for g, group in enumerate(optimizer.param_groups):
+        for p in trained_in(group):
+            if kind_of(g, p) in found:
+                continue
+            try:
+                with torch.no_grad(), streams_as_before():
+                    found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late)
+            except Exception as problem:
+                problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no "
+                                 "update; the model is as before the step")
+                raise
     return found
 
 

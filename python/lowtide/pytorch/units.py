@@ -50,6 +50,8 @@ class Unit:
     update_tensors: list[int] = field(default_factory=list)
     in_place: dict[int, Call] = field(default_factory=dict)  # by the operand whose place the result takes
     what: str = ""  # of an update: the parameter
+    gradients: list[int] = field(default_factory=list)  # of an update: storages
+    runs_alone: bool = True  # whether it can be measured apart from a step
 
     @property
     def asserts(self) -> bool:
@@ -362,33 +364,57 @@ def _find_in_place(program: Program, unit: Unit) -> None:
 
 
 def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Updates) -> list[str]:
-    """A unit for each parameter that gets a gradient. They wait for the loss and, if it is asked for, for the greatest
-    numbers of all gradients, which say whether the step may change anything, and for all assertions. Answers the names of these parameters; the tensors of their states follow in
-    `program.given`."""
+    """A unit for each parameter that gets a gradient, or one for all. They wait for the loss and, if it is asked for, for the
+    greatest numbers of all gradients, which say whether the step may change anything, and for all assertions. Answers the names
+    of these parameters; the tensors of their states follow in `program.given`."""
     positions = {name: i for i, name in enumerate(trace.model.parameters)}
     program.judged = [0, *([trace.aux_count] if trace.checked else [])]
     said = {program.tensors[program.outputs[place]].storage for place in program.judged}
     judges = {unit.number for unit in units if said & set(unit.makes) or unit.asserts}
-    number, updated = max(unit.number for unit in units) + 1, []
-    for name, gradient in zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True):
-        if gradient is None:
-            continue
-        updates.make_state([name])
-        tensors = [program.given[positions[name]], gradient]
-        for key, state in updates.state(name).items():
-            made = program.add_tensor(state, None)
-            program.storages[-1].role, program.storages[-1].name = STATE, f"{key}/{name}"
-            program.given.append(made)
-            tensors.append(made)
-        storages = [program.tensors[t].storage for t in tensors]
-        units.append(Unit(number, [], UPDATE, list(dict.fromkeys(storages)), [],
-                          [s for i, s in enumerate(storages) if i != 1], after=set(judges),
-                          update=updates.function(name), update_tensors=tensors, what=name))
-        updated.append(name)
-        number += 1
+    gradients = dict(zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True))
+    updated = [name for name, gradient in gradients.items() if gradient is not None]
+    updates.make_state(updated)
+    states = {name: _add_states(program, updates, name) for name in updated}
+    tensors = {name: [program.given[positions[name]], gradients[name], *states[name]] for name in updated}
+    if updates.whole:
+        _add_whole(program, units, updates, {name: tensors[name] for name in updated}, judges)
+    else:
+        for name in updated:
+            units.append(_update(program, units, name, tensors[name], judges, updates.function(name)))
     program.outputs = program.outputs[:1 + trace.aux_count]
-    updates.updated = updated
+    program.state_bytes, updates.updated = updates.state_bytes, updated
     return updated
+
+
+def _add_states(program: Program, updates: Updates, name: str) -> list[int]:
+    """The tensors of a parameter's state."""
+    found = []
+    for key, state in updates.state(name).items():
+        found.append(program.add_tensor(state, None))
+        program.storages[-1].role, program.storages[-1].name = STATE, f"{key}/{name}"
+        program.given.append(found[-1])
+    return found
+
+
+def _update(program: Program, units: list[Unit], what: str, tensors: list[int], after: set[int], function: Callable) -> Unit:
+    """`tensors`: parameter, gradient and state."""
+    storages = [program.tensors[t].storage for t in tensors]
+    return Unit(max(unit.number for unit in units) + 1, [], UPDATE, list(dict.fromkeys(storages)), [],
+                [s for i, s in enumerate(storages) if i != 1], after=set(after), update=function, update_tensors=tensors,
+                gradients=storages[1:2], what=what)
+
+
+def _add_whole(program: Program, units: list[Unit], updates: Updates, tensors: dict[str, list[int]], judges: set[int]) -> None:
+    """One update of all parameters, as the plan sees it a chain: each but the last says that its parameter is overwritten
+    and runs nothing, the last reads all gradients and updates all. It draws after all that draw."""
+    for name, pair in tensors.items():
+        units.append(_update(program, units, name, pair, judges, updates.function(name)))
+        units[-1].update_tensors, units[-1].runs_alone = [], False
+    last = units[-1]
+    last.what, last.update_tensors = "all parameters", [t for pair in tensors.values() for t in pair]
+    last.after |= {unit.number for unit in units if unit.random}
+    last.reads = list(dict.fromkeys([*last.reads, *(program.tensors[t].storage for t in last.update_tensors)]))
+    last.gradients = [program.tensors[t].storage for t in last.update_tensors[1::2]]
 
 
 def _needed(program: Program, units: list[Unit]) -> list[Unit]:
