@@ -125,6 +125,7 @@ class Updates:
     def running(self, aside: Callable[[], None]) -> Iterator[None]:
         """A step runs: updates are the optimizer's own."""
         self.live, self.aside = True, aside
+        self.now: dict[int, Any] = {}
         try:
             yield
             self.begun.clear()
@@ -177,9 +178,11 @@ class KnownUpdates(Updates):
             keys = ["momentum_buffer"] if group["momentum"] != 0 else []
         else:
             keys = [*self.moments(group), "step"]
-        if any(self.optimizer.state.get(p, {}).get(key) is None for key in keys):
+        there = self.optimizer.state.get(p)
+        if keys and (not there or any(there.get(key) is None for key in keys)):
             self.make_state([name])
-        return {key: self.optimizer.state[p][key] for key in keys}
+            there = self.optimizer.state[p]
+        return {key: there[key] for key in keys}
 
     def try_groups(self) -> None:
         firsts: dict[int, str] = {}
@@ -207,37 +210,103 @@ class KnownUpdates(Updates):
     def function(self, name: str) -> Callable[..., None]:
         return self.sgd_of(name) if self.momentum else self.adam_of(name)
 
+    def options_now(self, g: int) -> Any:
+        """What the updates of a group are called with, read once in a step; None where they take the optimizer's
+        functional form."""
+        if not self.live:
+            return self._options(self.optimizer.param_groups[g])
+        if g not in self.now:
+            self.now[g] = self._options(self.optimizer.param_groups[g])
+        return self.now[g]
+
+    def _options(self, group: dict[str, Any]) -> Any:
+        names = ("lr", "weight_decay", "momentum", "dampening") if self.momentum else ("lr", "weight_decay", "eps")
+        numbers = [group[name] for name in names] + ([] if self.momentum else [*group["betas"]])
+        if group["fused"] or group["foreach"] or any(type(number) not in (int, float) for number in numbers):
+            return None
+        if self.momentum:
+            return (*numbers, group["nesterov"], group["maximize"])
+        lr, decay, eps, beta1, beta2 = numbers
+        decoupled = group.get("decoupled_weight_decay", isinstance(self.optimizer, torch.optim.AdamW))
+        return lr, decay, 1 - lr * decay, eps, beta1, beta2, 1 - beta1, 1 - beta2, decoupled, group["maximize"]
+
     def sgd_of(self, name: str) -> Callable[..., None]:
         optimizer, (g, _), p = self.optimizer, self.groups[name], self.parameters[name]
+        plain = not p.is_cuda
 
         def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
-            group = optimizer.param_groups[g]
             first = bool(state) and self.live and optimizer.state[p].pop("lowtide_first", False)
+            options = self.options_now(g) if plain else None
+            if options is not None:
+                return sgd_plain(parameter, gradient, state, options, first)
+            group = optimizer.param_groups[g]
             sgd([parameter], [gradient], list(state) or [None], foreach=self.foreach(group, parameter), fused=bool(group["fused"]),
                 weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
                 dampening=0.0 if first else group["dampening"], nesterov=group["nesterov"],
                 maximize=group["maximize"])
+            return None
 
         return update
 
     def adam_of(self, name: str) -> Callable[..., None]:
-        optimizer, (g, _) = self.optimizer, self.groups[name]
+        optimizer, (g, _), p = self.optimizer, self.groups[name], self.parameters[name]
+        plain = not p.is_cuda and not p.is_complex()
 
         def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
-            group = optimizer.param_groups[g]
-            beta1, beta2 = group["betas"]
-            decoupled = group.get("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW))
-            average, squares, *most, count = state
-            if group["fused"] and not isinstance(group["lr"], torch.Tensor):
-                count.add_(1)
-                (torch._fused_adamw_ if decoupled else torch._fused_adam_)(
-                    [parameter], [gradient], [average], [squares], most, [count], lr=group["lr"], beta1=beta1,
-                    beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
-                    maximize=group["maximize"])
-                return
-            adam([parameter], [gradient], [average], [squares], most, [count], foreach=self.foreach(group, parameter),
-                 fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
-                 beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
-                 maximize=group["maximize"])
+            options = self.options_now(g) if plain else None
+            if options is not None:
+                return adam_plain(parameter, gradient, state, options)
+            return self.adam_by_form(g, parameter, gradient, state)
 
         return update
+
+    def adam_by_form(self, g: int, parameter: torch.Tensor, gradient: torch.Tensor, state: tuple[torch.Tensor, ...]) -> None:
+        group = self.optimizer.param_groups[g]
+        beta1, beta2 = group["betas"]
+        decoupled = group.get("decoupled_weight_decay", isinstance(self.optimizer, torch.optim.AdamW))
+        average, squares, *most, count = state
+        if group["fused"] and not isinstance(group["lr"], torch.Tensor):
+            count.add_(1)
+            (torch._fused_adamw_ if decoupled else torch._fused_adam_)(
+                [parameter], [gradient], [average], [squares], most, [count], lr=group["lr"], beta1=beta1,
+                beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
+                maximize=group["maximize"])
+            return
+        adam([parameter], [gradient], [average], [squares], most, [count], foreach=self.foreach(group, parameter),
+             fused=bool(group["fused"]), decoupled_weight_decay=decoupled, amsgrad=group["amsgrad"], beta1=beta1,
+             beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
+             maximize=group["maximize"])
+
+
+def sgd_plain(parameter: torch.Tensor, gradient: torch.Tensor, state: tuple[torch.Tensor, ...], options: tuple, first: bool) -> None:
+    """SGD on one parameter, op for op as PyTorch's form for single tensors; `first`: the momentum begins as the gradient."""
+    lr, decay, momentum, dampening, nesterov, maximize = options
+    if maximize:
+        gradient = -gradient
+    if decay != 0:
+        gradient = gradient.add(parameter, alpha=decay)
+    if momentum != 0:
+        state[0].mul_(momentum).add_(gradient, alpha=1 if first else 1 - dampening)
+        gradient = gradient.add(state[0], alpha=momentum) if nesterov else state[0]
+    parameter.add_(gradient, alpha=-lr)
+
+
+def adam_plain(parameter: torch.Tensor, gradient: torch.Tensor, state: tuple[torch.Tensor, ...], options: tuple) -> None:
+    """Adam and AdamW on one parameter, as PyTorch's form for single tensors computes every bit, with one temporary less."""
+    lr, decay, kept, eps, beta1, beta2, less1, less2, decoupled, maximize = options
+    average, squares, count = state[0], state[1], state[-1]
+    if maximize:
+        gradient = -gradient
+    count += 1
+    if decay != 0:
+        if decoupled:
+            parameter.mul_(kept)
+        else:
+            gradient = gradient.add(parameter, alpha=decay)
+    average.lerp_(gradient, less1)
+    squares.mul_(beta2).addcmul_(gradient, gradient, value=less2)
+    done = count.item()
+    if len(state) == 4:
+        squares = torch.maximum(state[2], squares, out=state[2])
+    root = squares.sqrt().div_((1 - beta2 ** done) ** 0.5).add_(eps)
+    parameter.addcdiv_(average, root, value=-(lr / (1 - beta1 ** done)))
