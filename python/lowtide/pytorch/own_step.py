@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,13 +31,17 @@ from . import hooks, optimizers
 from .optimizers import KNOWN, KnownUpdates, Updates
 from .rehearsal import (
     State,
+    call_step,
     first_state,
+    kept_sequences,
     kind_of,
     leaf_like,
     refuse_by_its_form,
     rehearsal_of,
+    sequences_hold,
     run_alone,
     sequences,
+    stand_in,
     tensors_in,
     trained_in,
     with_tensors,
@@ -71,9 +75,11 @@ def signature(optimizer: torch.optim.Optimizer) -> Any:
     Raises Unsupported, and what step() raises."""
     if type(optimizer) in KNOWN:
         return optimizers.signature(optimizer)
+    if sequences_hold(optimizer):
+        return kept_sequences(optimizer).said
     if _is_whole(optimizer):
         return ["whole", *(len(trained_in(group)) for group in optimizer.param_groups)]
-    return sorted(sequences(optimizer).items())
+    return kept_sequences(optimizer).said
 
 
 def updates_of(optimizer: torch.optim.Optimizer,
@@ -113,9 +119,16 @@ class OwnUpdates(Updates):
         self.rehearsal = rehearsal_of(optimizer)
         self.ops = sequences(optimizer) if self.rehearsal.looks else {}
         self.behind_first: dict[str, State] = {}  # late states that are not there yet
+        self.alone: dict[str, torch.optim.Optimizer] = {}  # by parameter, on the optimizer's own state
 
     def is_late(self, name: str) -> bool:
         return id(self.parameters[name]) in self.rehearsal.late
+
+    @contextlib.contextmanager
+    def running(self, aside: Callable[[], None]) -> Iterator[None]:
+        with super().running(aside):
+            yield
+        kept_sequences(self.optimizer).step_done()
 
     def held(self, name: str) -> State:
         """The state, or what it will be behind the first step."""
@@ -145,10 +158,42 @@ class OwnUpdates(Updates):
         """`signature` has done it: it is asked before each step."""
 
     def function(self, name: str) -> Callable[..., None]:
+        p = self.parameters[name]
+
         def update(parameter: torch.Tensor, gradient: torch.Tensor, *state: torch.Tensor) -> None:
-            self.update(name, parameter, gradient, list(state))
+            if not (self.live and parameter is p and self.on_itself(name, p, gradient, state)):
+                self.update(name, parameter, gradient, list(state))
 
         return update
+
+    def on_itself(self, name: str, p: torch.nn.Parameter, gradient: torch.Tensor,
+                  given: tuple[torch.Tensor, ...]) -> bool:
+        """step() on the parameter and its state as they are, without stand-ins for these. False where it needs them, and
+        nothing was done: it writes gradients, exchanges tensors, reads numbers, or its state is not plain or not there."""
+        found, state = self.rehearsal, self.optimizer.state.get(p)
+        if found.spoils or found.looks or found.exchanges or not (state or not given) or (not state and name in self.behind_first):
+            return False
+        tensors = [entry for entry in state.values() if isinstance(entry, torch.Tensor)] if state else []
+        if len(tensors) != len(given) or any(a is not b for a, b in zip(tensors, given, strict=True)):
+            return False
+        alone = self.alone.get(name)
+        if alone is None or alone.state is not self.optimizer.state:
+            alone = self.alone[name] = stand_in(self.optimizer, [{}], {})
+            alone.state = self.optimizer.state
+        alone.param_groups[0].update(self.group(name))
+        alone.param_groups[0]["params"] = [p]
+        before = p.grad
+        p.grad = gradient
+        try:
+            call_step(alone)
+        finally:
+            p.grad = before
+        after = self.optimizer.state.get(p)
+        if after:
+            now = [entry for entry in after.values() if isinstance(entry, torch.Tensor)]
+            if len(now) != len(given) or any(a is not b for a, b in zip(now, given, strict=True)):
+                self.optimizer.state[p] = self.settled(after, list(given), list(given))
+        return True
 
     def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor,
                given: list[torch.Tensor]) -> None:

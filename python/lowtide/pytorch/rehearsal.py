@@ -9,6 +9,7 @@ step() changes, it runs for all parameters at once (whole_step.py). What is lear
     late    parameters whose first step makes their state of the gradient: it cannot be there before
     looks   whether step() reads numbers off tensors: which ops run may then depend on contents
     spoils  whether step() writes the gradient
+    exchanges  whether it puts other tensors into its state or p.data, or keeps lists there
 
 Which ops run may also depend on the count of steps (RAdam's first five): `sequences` lists them, on
 small copies with the counts as they are now, and a plan holds for them.
@@ -300,7 +301,7 @@ class Rehearsal:
         self.optimizer = optimizer
         self.aside = self._aside()  # what steps of one parameter change of options and attributes
         self.late: set[int] = set()  # ids of parameters
-        self.looks = self.spoils = False
+        self.looks = self.spoils = self.exchanges = False
         self.trained = [(g, p) for g, group in enumerate(optimizer.param_groups)
                         for p in trained_in(group)]
         drawn = frozen.Draws()
@@ -331,8 +332,12 @@ class Rehearsal:
             for n, (g, p) in enumerate(self.trained):
                 leaf, group = alone[n], self.aside.param_groups[g]
                 leaf.grad = gradient = _drawn(p, 1000 * (k + 1) + n, scale)
+                place, before = leaf.data_ptr(), [id(tensor) for tensor in tensors_in(states[n]).values()]
+                plain = all(isinstance(entry, (torch.Tensor, *PLAIN)) for entry in (states[n] or {}).values())
                 states[n] = run_alone(self.aside, group, leaf, states[n])
                 self.spoils |= gradient._version > 0
+                after = [id(tensor) for tensor in tensors_in(states[n]).values()]
+                self.exchanges |= not plain or leaf.data_ptr() != place or (bool(before) and before != after)
                 self._compare(n, together[n], whole.state.get(together[n]), leaf, states[n])
                 now = _kinds(leaf, states[n])
                 if (k or kinds[n]) and now != kinds[n]:
@@ -473,9 +478,9 @@ def kind_of(g: int, parameter: torch.Tensor) -> Kind:
     return g, parameter.dim(), str(parameter.dtype)
 
 
-def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
-    """The ops that the next step() of a parameter of each kind runs. Raises what that raises, with
-    a note."""
+def sequences(optimizer: torch.optim.Optimizer, steps: int = 1) -> dict[Kind, tuple[str, ...]]:
+    """The ops that the next step() of a parameter of each kind runs, or the next steps. Raises what
+    that raises, with a note."""
     late, found = rehearsal_of(optimizer).late, {}
     for g, group in enumerate(optimizer.param_groups):
         for p in trained_in(group):
@@ -483,7 +488,7 @@ def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
                 continue
             try:
                 with torch.no_grad(), streams_as_before():
-                    found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late)
+                    found[kind_of(g, p)] = _ops_of(optimizer, group, p, id(p) in late, steps)
             except Exception as problem:
                 problem.add_note(f"lowtide: the optimizer's group {g} as it is now makes no "
                                  "update; the model is as before the step")
@@ -491,8 +496,76 @@ def sequences(optimizer: torch.optim.Optimizer) -> dict[Kind, tuple[str, ...]]:
     return found
 
 
+AHEAD, OFTEN = 8, 64  # steps of the small copies beyond the next; steps after which they are made again
+
+
+class Sequences:
+    """The ops of the next step() of each kind, and for how many steps they are known to hold.
+
+    Small copies are not stepped in each step: those that are tried go AHEAD, and where no op changes on the way, and no option
+    and no state is exchanged, they are tried again after OFTEN steps. An op that changes meanwhile takes its memory beside
+    the arena, until then."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.found, self.left = sequences(optimizer), OFTEN
+        self.said = sorted(self.found.items())
+        late = rehearsal_of(optimizer).late
+        if any(id(p) in late and not optimizer.state.get(p) for group in optimizer.param_groups for p in group["params"]):
+            self.left = 1
+        for kind, ops in sequences(optimizer, AHEAD).items():
+            count = len(self.found[kind])
+            for k in range(AHEAD):
+                if ops[k * count:(k + 1) * count] != self.found[kind] or len(ops) < AHEAD * count:
+                    self.left = min(self.left, max(1, k))
+        self.options = [dict(group) for group in optimizer.param_groups]
+        self.state, self.count = optimizer.state, len(optimizer.state)
+
+    def hold(self, optimizer: torch.optim.Optimizer) -> bool:
+        if self.left <= 0 or self.state is not optimizer.state or self.count != len(optimizer.state):
+            return False
+        return len(self.options) == len(optimizer.param_groups) and all(
+            map(_same_options, optimizer.param_groups, self.options))
+
+    def step_done(self) -> None:
+        self.left -= 1
+        self.count = len(self.state)
+
+
+def _alike(value: Any, before: Any) -> bool:
+    """Numbers may change in each step, but for their sign: a schedule's, say."""
+    if value is before:
+        return True
+    if type(value) is not type(before):
+        return False
+    if type(value) in (int, float):
+        return (value > 0, value < 0) == (before > 0, before < 0)
+    if type(value) in (tuple, list):
+        return len(value) == len(before) and all(map(_alike, value, before))
+    return isinstance(value, PLAIN) and value == before
+
+
+def _same_options(group: dict[str, Any], before: dict[str, Any]) -> bool:
+    return group.keys() == before.keys() and all(_alike(value, before[key]) for key, value in group.items())
+
+
+_sequences: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def sequences_hold(optimizer: torch.optim.Optimizer) -> bool:
+    kept = _sequences.get(optimizer)
+    return kept is not None and kept.hold(optimizer)
+
+
+def kept_sequences(optimizer: torch.optim.Optimizer) -> Sequences:
+    """Raises what `sequences` raises."""
+    if not sequences_hold(optimizer):
+        _sequences.pop(optimizer, None)
+        _sequences[optimizer] = Sequences(optimizer)
+    return _sequences[optimizer]
+
+
 def _ops_of(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: torch.nn.Parameter,
-            late: bool) -> tuple[str, ...]:
+            late: bool, steps: int) -> tuple[str, ...]:
     def leaf() -> torch.nn.Parameter:
         return leaf_like(p, _drawn(p, 0), _drawn(p, 1))
 
@@ -500,6 +573,8 @@ def _ops_of(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: torch.nn
     begun = (_small_state(state) if state else
              first_state(optimizer, group, leaf())[1 if late else 0])
     watched, small = _Watched(), leaf()
-    with watched:
-        run_alone(optimizer, group, small, begun)
+    for _ in range(steps):
+        small.grad = _drawn(p, 1)
+        with watched:
+            begun = run_alone(optimizer, group, small, begun)
     return tuple(watched.ops)
