@@ -10,9 +10,11 @@ it is not, step() runs once for all parameters (whole_step.py).
 State is made before the first step, as step() puts it into an empty state: by a step on a copy of
 the parameter. Where the first step makes it of the gradient (a momentum that begins as its copy),
 the plan has tensors like it, and the first step fills them; that step takes its memory beside the
-arena, as its ops are not those of later ones. So does an update that reads numbers off tensors,
-from the first op on that is not as the list has it (`_Followed`). Tests:
-tests/python/test_torch_optimizers.py.
+arena, as its ops are not those of later ones. So does what an update allocates otherwise than when
+it was measured, as one that reads numbers off tensors may (planned_addresses.h).
+
+Where step() keeps to the tensors of its state, it runs on the parameter itself and on the
+optimizer's own state (`on_itself`). Tests: tests/python/test_torch_optimizers.py.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import Unsupported
 from . import hooks, optimizers
@@ -34,13 +34,11 @@ from .rehearsal import (
     call_step,
     first_state,
     kept_sequences,
-    kind_of,
     leaf_like,
     refuse_by_its_form,
     rehearsal_of,
     sequences_hold,
     run_alone,
-    sequences,
     stand_in,
     tensors_in,
     trained_in,
@@ -91,25 +89,6 @@ def updates_of(optimizer: torch.optim.Optimizer,
     return (WholeUpdates if _is_whole(optimizer) else OwnUpdates)(optimizer, parameters)
 
 
-class _Followed(TorchDispatchMode):
-    """Calls `otherwise` at the first op that is not the next of the list, and at all behind it."""
-
-    def __init__(self, ops: tuple[str, ...], otherwise: Callable[[], None]) -> None:
-        super().__init__()
-        self.left, self.otherwise = list(reversed(ops)), otherwise
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (),
-                           kwargs: dict | None = None) -> Any:
-        if not self.left or self.left.pop() != str(func):
-            self.left = []
-            self.otherwise()
-        return func(*args, **(kwargs or {}))
-
-
 class OwnUpdates(Updates):
     """Of an optimizer that no other file knows."""
 
@@ -117,7 +96,6 @@ class OwnUpdates(Updates):
                  parameters: dict[str, torch.nn.Parameter]) -> None:
         super().__init__(optimizer, parameters)
         self.rehearsal = rehearsal_of(optimizer)
-        self.ops = sequences(optimizer) if self.rehearsal.looks else {}
         self.behind_first: dict[str, State] = {}  # late states that are not there yet
         self.alone: dict[str, torch.optim.Optimizer] = {}  # by parameter, on the optimizer's own state
 
@@ -169,9 +147,9 @@ class OwnUpdates(Updates):
     def on_itself(self, name: str, p: torch.nn.Parameter, gradient: torch.Tensor,
                   given: tuple[torch.Tensor, ...]) -> bool:
         """step() on the parameter and its state as they are, without stand-ins for these. False where it needs them, and
-        nothing was done: it writes gradients, exchanges tensors, reads numbers, or its state is not plain or not there."""
+        nothing was done: it writes gradients, exchanges the parameter's tensor, or its state is not plain or not there."""
         found, state = self.rehearsal, self.optimizer.state.get(p)
-        if found.spoils or found.looks or found.exchanges or not (state or not given) or (not state and name in self.behind_first):
+        if found.spoils or found.exchanges or not (state or not given) or (not state and name in self.behind_first):
             return False
         tensors = [entry for entry in state.values() if isinstance(entry, torch.Tensor)] if state else []
         if len(tensors) != len(given) or any(a is not b for a, b in zip(tensors, given, strict=True)):
@@ -190,9 +168,17 @@ class OwnUpdates(Updates):
             p.grad = before
         after = self.optimizer.state.get(p)
         if after:
-            now = [entry for entry in after.values() if isinstance(entry, torch.Tensor)]
-            if len(now) != len(given) or any(a is not b for a, b in zip(now, given, strict=True)):
+            now = [key for key, entry in after.items() if isinstance(entry, torch.Tensor)]
+            if len(now) != len(given):
                 self.optimizer.state[p] = self.settled(after, list(given), list(given))
+                return True
+            for key, own in zip(now, given, strict=True):
+                if after[key] is own:
+                    continue
+                if (after[key].shape, after[key].dtype) != (own.shape, own.dtype):
+                    self.optimizer.state[p] = self.settled(after, list(given), list(given))
+                    return True
+                after[key] = own.copy_(after[key])
         return True
 
     def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor,
@@ -211,22 +197,13 @@ class OwnUpdates(Updates):
         leaf = leaf_like(p, parameter, gradient.clone() if self.rehearsal.spoils else gradient)
         same = all(mine is tensor for mine, tensor in zip(own, given, strict=True))
         before = None if first or not held else held if self.live and same else with_tensors(held, given)
-        with self.followed(name, self.aside if self.live else lambda: None):
-            after = run_alone(self.optimizer, self.group(name), leaf, before)
+        after = run_alone(self.optimizer, self.group(name), leaf, before)
         if leaf.data_ptr() != parameter.data_ptr():
             parameter.copy_(leaf)
         kept = self.settled(after, own, given)
         if self.live and kept is not None:
             self.behind_first.pop(name, None)
             self.optimizer.state[p] = kept
-
-    def followed(self, name: str,
-                 otherwise: Callable[[], None]) -> contextlib.AbstractContextManager:
-        """Measured as it runs: the mode itself makes tensors of numbers."""
-        if not self.rehearsal.looks:
-            return contextlib.nullcontext()
-        kind = kind_of(self.groups[name][0], self.parameters[name])
-        return _Followed(self.ops[kind], otherwise)
 
     def settled(self, after: State | None, own: list[torch.Tensor],
                 given: list[torch.Tensor]) -> State | None:

@@ -9,7 +9,7 @@ step() changes, it runs for all parameters at once (whole_step.py). What is lear
     late    parameters whose first step makes their state of the gradient: it cannot be there before
     looks   whether step() reads numbers off tensors: which ops run may then depend on contents
     spoils  whether step() writes the gradient
-    exchanges  whether it puts other tensors into its state or p.data, or keeps lists there
+    exchanges  whether it puts another tensor into p.data, or lists into its state
 
 Which ops run may also depend on the count of steps (RAdam's first five): `sequences` lists them, on
 small copies with the counts as they are now, and a plan holds for them.
@@ -332,12 +332,11 @@ class Rehearsal:
             for n, (g, p) in enumerate(self.trained):
                 leaf, group = alone[n], self.aside.param_groups[g]
                 leaf.grad = gradient = _drawn(p, 1000 * (k + 1) + n, scale)
-                place, before = leaf.data_ptr(), [id(tensor) for tensor in tensors_in(states[n]).values()]
-                plain = all(isinstance(entry, (torch.Tensor, *PLAIN)) for entry in (states[n] or {}).values())
+                place = leaf.data_ptr()
                 states[n] = run_alone(self.aside, group, leaf, states[n])
                 self.spoils |= gradient._version > 0
-                after = [id(tensor) for tensor in tensors_in(states[n]).values()]
-                self.exchanges |= not plain or leaf.data_ptr() != place or (bool(before) and before != after)
+                plain = all(isinstance(entry, (torch.Tensor, *PLAIN)) for entry in (states[n] or {}).values())
+                self.exchanges |= not plain or leaf.data_ptr() != place
                 self._compare(n, together[n], whole.state.get(together[n]), leaf, states[n])
                 now = _kinds(leaf, states[n])
                 if (k or kinds[n]) and now != kinds[n]:

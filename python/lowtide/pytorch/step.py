@@ -508,7 +508,8 @@ def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:
         raise Usage(f"model is a {type(model).__name__}; it is to be a torch.nn.Module")
     if not callable(loss_fn):
         raise Usage(f"loss_fn is a {type(loss_fn).__name__}; it is to be called as loss_fn(model, batch)")
-    if not isinstance(optimizer, torch.optim.Optimizer):
+    stands_for_one = callable(getattr(optimizer, "step", None)) and hasattr(optimizer, "param_groups")  # as a wrapper does
+    if not isinstance(optimizer, torch.optim.Optimizer) and not stands_for_one:
         raise Usage(f"optimizer is a {type(optimizer).__name__}; it is to be a torch.optim.Optimizer")
 
 
