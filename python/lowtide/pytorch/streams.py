@@ -151,3 +151,19 @@ def traced(device: Cpu | Cuda) -> Iterator[None]:
 def refused() -> contextlib.AbstractContextManager[None]:
     """Within, setting the stream raises Unsupported."""
     return _exchanged((torch, torch.random), set_rng_state=_refused, manual_seed=_refused, seed=_refused)
+
+
+@contextlib.contextmanager
+def selecting_as_in_eager_mode() -> Iterator[None]:
+    """Within, selective checkpoints keep what their policy says. Under a trace they would keep all and mark nodes for torch.compile's
+    partitioner, and would then find the memory of a dropout's mask, which is drawn in place, changed."""
+    module = torch.utils.checkpoint
+    before = getattr(module, "_is_compiling", None)
+    if before is None:
+        yield
+        return
+    module._is_compiling = lambda *_: False
+    try:
+        yield
+    finally:
+        module._is_compiling = before

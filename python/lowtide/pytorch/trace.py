@@ -444,7 +444,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
         try:
             with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-                  counted(model.device), ctc.traced(), accumulated.traced(), torch.enable_grad(),
+                  counted(model.device), ctc.traced(), accumulated.traced(), streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
                 return make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
         finally:
