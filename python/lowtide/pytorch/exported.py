@@ -23,6 +23,7 @@ from torch.export import ExportedProgram
 from ..errors import Unsupported, Usage
 from . import frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
+from .externals import External
 from .indices import IndexChecks, index_checks
 from .native_check import TORCH, Taken, WholeStep
 from .trace import Model, apart, refusal, scalar_loss
@@ -72,6 +73,7 @@ class Exported:
     with_gradient: list[str] = field(default_factory=list)  # parameters that have one in eager mode
     taken: list[Taken] = field(default_factory=list)  # whose contents the program has
     indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
+    constants: list[External] = field(default_factory=list)  # tensors of neither model nor batch
 
 
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
@@ -129,7 +131,8 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient, whole.taken, checks)
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient,
+                    whole.taken, checks, list(whole.trace.externals.values()))
 
 
 def _refuse_autocast(program: ExportedProgram) -> None:

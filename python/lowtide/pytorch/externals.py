@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import recorded
-from .reachable import Reachable, Room
+from .reachable import Place, Reachable
 from .schemas import schema_writes, tensors_among
 
 aten = torch.ops.aten
@@ -31,34 +31,45 @@ _LIFTS = (aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.defau
 _GEOMETRY = (aten.set_.source_Tensor, aten.set_.source_Storage_storage_offset, aten.set_.default, aten.resize_.default)
 
 
+Geometry = tuple
+
+
+def geometry_of(tensor: torch.Tensor) -> Geometry:
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device
+
+
 @dataclass
 class External:
-    """`room` and `key`: where it is found; None where it cannot be. `offset`: of its first element behind that of the tensor there."""
+    """`place`: where it is found; None where it cannot be."""
 
     tensor: torch.Tensor  # an alias of the real one
     fake: torch.Tensor
     target: str  # of its node
-    room: Room | None = None
-    key: Any = None
+    place: Place | None = None
     held: torch.Tensor | None = None  # what lies there
     requires_grad: bool = False
     written: bool = False
+    number: Any = None  # that the code has read off it
 
     @property
     def name(self) -> str:
-        return self.room.named(self.key) if self.room is not None else self.target
+        return self.place.name if self.place is not None else self.target
 
     def now(self) -> torch.Tensor:
         """The tensor as the step finds it: that which lies there now, or the same part of it."""
-        if self.room is None or self.held is None:
+        if self.place is None or self.held is None:
             return self.tensor
-        found = self.room.get(self.key)
+        found = self.place.now()
         if found is self.held:
             return self.tensor
-        if (found.shape, found.stride(), found.dtype) == (self.tensor.shape, self.tensor.stride(), self.tensor.dtype):
+        if geometry_of(self.tensor) == geometry_of(self.held):
             return found.detach()
         offset = self.tensor.storage_offset() - self.held.storage_offset() + found.storage_offset()
         return found.detach().as_strided(self.tensor.shape, self.tensor.stride(), offset)
+
+
+def _is_foreach(func: Any) -> bool:
+    return isinstance(func, torch._ops.OpOverload) and func._schema.name.startswith("aten::_foreach_") and func._schema.name.endswith("_")
 
 
 def _is_real(value: Any) -> bool:
@@ -75,21 +86,23 @@ class Externals(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __init__(self, reachable: Reachable | None, fake_mode: FakeTensorMode) -> None:
+    def __init__(self, reachable: Reachable, fake_mode: FakeTensorMode) -> None:
         super().__init__()
         self.fake_mode = fake_mode
         self.of: dict[Any, External] = {}
         self.found: list[External] = []
-        self.by_storage: dict[int, list[tuple[torch.Tensor, Room, Any]]] = {}
-        for tensor, room, key in reachable.tensors.values() if reachable is not None else ():
-            if room is not None and tensor.layout is torch.strided:
-                self.by_storage.setdefault(tensor.untyped_storage()._cdata, []).append((tensor, room, key))
+        self.by_storage: dict[int, list[tuple[torch.Tensor, Place]]] = {}
+        for tensor, place in reachable.tensors.values():
+            if place is not None and tensor.layout is torch.strided:
+                self.by_storage.setdefault(tensor.untyped_storage()._cdata, []).append((tensor, reachable.rooted(place)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         device = recorded.device_asked(func, types, args)
         if device is not recorded.DECLINED:
             return device
         kwargs = kwargs or {}
+        if _is_foreach(func) and args[0] and args[0][0].device.type == "cpu":
+            return self.one_by_one(func, args, kwargs)
         if func in _LIFTS or not any(map(_is_real, tensors_among((*args, *kwargs.values())))):
             return func(*args, **kwargs)
         leaves, tree = pytree.tree_flatten((args, kwargs))
@@ -97,10 +110,23 @@ class Externals(TorchDispatchMode):
             external = self.external(args[0])
             if not self.is_written(external.tensor):
                 with _disable_current_modes():
-                    return external.tensor.item()
+                    external.number = external.tensor.item()
+                return external.number
         args, kwargs = pytree.tree_unflatten([self.external(leaf).fake if _is_real(leaf) else leaf for leaf in leaves], tree)
         self.note_writes(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def one_by_one(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        """A write on many tensors as a write on each, as the CPU does it: what is written together would be planned together."""
+        method = func._schema.name.split("::_foreach_")[1]
+        given = {**dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)), **kwargs}
+        if method.startswith("addc") and "scalars" in given:
+            given["value"] = given.pop("scalars")
+        for k in range(len(args[0])):
+            each = {name: value[k] if isinstance(value, (list, tuple)) else value for name, value in given.items()}
+            named = {name: each.pop(name) for name in ("value", "alpha", "non_blocking") if name in each}
+            with self:
+                getattr(torch.Tensor, method)(*each.values(), **named)
 
     def note_writes(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         if isinstance(func, torch._ops.HigherOrderOperator):
@@ -111,7 +137,7 @@ class Externals(TorchDispatchMode):
         for external in (e for e in self.found if any(e.fake is w for w in written)):
             if func in _GEOMETRY or torch.Tag.inplace_view in func.tags:
                 raise NotImplementedError(f"{func} changes the shape of '{external.name}', which lives longer than the step")
-            if external.room is None:
+            if external.place is None:
                 raise NotImplementedError("a tensor is written in place that is neither a parameter nor a buffer nor of the batch, and that "
                                           "cannot be found again from the model or loss_fn; as an attribute or a buffer it can")
             external.written = True
@@ -140,6 +166,6 @@ class Externals(TorchDispatchMode):
         proxy = mode.tracer.create_proxy("get_attr", target, (), {})
         track_tensor_tree(fake, proxy, constant=None, tracer=mode.tracer)
         there = self.by_storage.get(storage, [])
-        same = [t for t in there if (t[0].shape, t[0].stride(), t[0].dtype) == (real.shape, real.stride(), real.dtype)]
-        held, room, key = next(iter([*same, *there]), (None, None, None))
-        return External(alias, fake, target, room, key, held, real.requires_grad)
+        same = [found for found in there if geometry_of(found[0]) == geometry_of(real)]
+        held, place = next(iter([*same, *there]), (None, None))
+        return External(alias, fake, target, place, held, real.requires_grad)

@@ -20,13 +20,14 @@ import collections
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
-from .reachable import (ATOMS, MISSING, Cell, ClassData, Dictionary, Names, Room, Sequence, Slots, attributes_of, is_packaged, names_of,
-                        slots_of)
+from .externals import geometry_of
+from .reachable import (ATOMS, MISSING, Cell, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of, is_packaged,
+                        names_of, slots_of)
 from .untouched import same
 
 MANY = 64  # entries of a container; what is longer is data
@@ -244,6 +245,15 @@ def values(model: torch.nn.Module, loss_fn: Callable) -> dict[str, Any]:
             and not isinstance(e.room, _Length)}
 
 
+def kind_of(value: Any) -> Any:
+    """Equal where a plan that reads the tensors in it anew serves both."""
+    if isinstance(value, torch.Tensor):
+        return geometry_of(value)
+    if isinstance(value, tuple):
+        return type(value), tuple(map(kind_of, value))
+    return (type(value), *((tuple(value),) if isinstance(value, dict) else ()))
+
+
 def _holds(entry: Entry, now: Any) -> bool:
     """Whether an entry may be `now` in the place of what it was."""
     if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
@@ -251,11 +261,27 @@ def _holds(entry: Entry, now: Any) -> bool:
     return same(entry.value, now)
 
 
-class Guards:
-    """The entries of one plan. `owns`: entries that the step itself writes, by room and key, which hold for nothing."""
+class Kind(NamedTuple):
+    """What has to lie at a place that is read, or written, in each step, by its kind. `number`: what has to be read off it."""
 
-    def __init__(self, entries: Iterable[Entry], owns: Callable[[Entry], bool] = lambda _: False) -> None:
-        kept = [entry for entry in entries if not owns(entry)]
+    place: Place
+    held: Any
+    number: Any = None
+
+    def holds(self) -> bool:
+        now = self.place.now()
+        if now is self.held and self.number is None:
+            return True
+        return kind_of(now) == kind_of(self.held) and (self.number is None or now.item() == self.number)
+
+
+class Guards:
+    """The entries of one plan. `owns`: entries that the step itself writes, by owner and key, which hold for nothing. `kinds`: places of
+    tensors that it reads beside model and batch, and of what it writes itself."""
+
+    def __init__(self, entries: Iterable[Entry], owns: Container[tuple[int, Any]] = (), kinds: Iterable[Kind] = ()) -> None:
+        kept = [entry for entry in entries if (id(entry.room.owner), entry.key) not in owns]
+        self.kinds = list(kinds)
         plain = [e for e in kept if isinstance(e.room, Dictionary)]
         self.of_dicts, self.others = plain, [e for e in kept if not isinstance(e.room, Dictionary)]
         self.dicts, self.keys = [e.room.owner for e in plain], [e.key for e in plain]
@@ -279,7 +305,9 @@ class Guards:
                      and all(map(operator.is_, map(operator.getitem, self.lists, self.at), self.in_lists)))
         except (ValueError, IndexError):
             return False
-        return all(e.room.get(e.key) is e.value for e in self.rest) if alike else self.look()
+        if not alike or not all(e.room.get(e.key) is e.value for e in self.rest):
+            return self.look()
+        return all(kind.holds() for kind in self.kinds)
 
     def look(self) -> bool:
         """The same, entry by entry; what is equal, though another object, is what is compared with from now on."""
@@ -290,7 +318,7 @@ class Guards:
                     if not _holds(entry, now):
                         return False
                     seen[k] = now
-        return all(_holds(e, e.room.get(e.key)) for e in self.rest)
+        return all(_holds(e, e.room.get(e.key)) for e in self.rest) and all(kind.holds() for kind in self.kinds)
 
     def changed(self) -> Iterator[tuple[Entry, Any]]:
         """The entries that are other ones now."""
@@ -298,6 +326,8 @@ class Guards:
             now = entry.room.get(entry.key)
             if not _holds(entry, now):
                 yield entry, now
+        for kind in (kind for kind in self.kinds if not kind.holds()):
+            yield Entry(kind.place.room, kind.place.key, kind.held), kind.place.now()
 
 
 _contents = operator.attrgetter("cell_contents")

@@ -38,6 +38,7 @@ from .exported import Exported, export_step
 from .native_check import TORCH, times
 from .optimizers import KnownUpdates, state_as_before
 from .options import StepOptions
+from .guards import Entry, Kind, entries_of
 from .step import Memory, Step
 from .trace import Model
 from .untouched import Note
@@ -205,6 +206,10 @@ class NativeStep(Step):
                 yield value.name, (STATES[state], exported.named[rest])
             elif value.name in exported.named:
                 yield value.name, ("tensor", exported.named[value.name])
+
+    def _holds_for(self, made: _NativeReady, note: Note) -> tuple[list[Entry], set[tuple[int, Any]], list[Kind]]:
+        kinds = [Kind(e.place, e.held) for e in made.exported.constants if e.place is not None]
+        return entries_of(self._model, self._loss_fn), set(note.touched), kinds
 
     def _open(self, ready: _NativeReady) -> Session:
         if ready.session is None:

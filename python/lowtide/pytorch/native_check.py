@@ -118,6 +118,8 @@ class WholeStep:
     def __init__(self, model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int) -> None:
         self.model, self.trained, self.batch = model, trained, batch
         self.trace = trace_step(model, whole_loss(loss_fn, accumulate), trained, batch, Options())
+        if self.trace.carried:
+            raise Unsupported(f"the forward pass keeps {', '.join(self.trace.carried.names())} from step to step, which is no buffer; {TORCH}")
         self.program = read_as_traced(self.trace)
         self.numbered = Numbered(self.program)
         self.kept: dict[str, int] = {}  # buffers of statistics, and how often they are written
@@ -133,7 +135,7 @@ class WholeStep:
     def _taken(self) -> Iterator[Taken]:
         for external in self.program.externals:
             if external is not None:
-                yield Taken(external.name, lambda each=external: each.tensor if each.room is None else each.room.get(each.key))
+                yield Taken(external.name, external.now)
         storages = self.program.storages
         read = {storages[self.program.tensors[t].storage].name for call in self._live() for t in call.tensors()}
         for name, buffer in self.model.buffers.items():

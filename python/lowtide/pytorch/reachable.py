@@ -26,7 +26,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -307,6 +307,28 @@ class State(Room):
         return self.path
 
 
+class Place(NamedTuple):
+    """Where something lies: an entry of a room, or further inside it, by keys of the tuples and containers that lie there."""
+
+    room: Room
+    key: Any
+    inside: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.room.named(self.key) + "".join(f"[{_said(key)}]" for key in self.inside)
+
+    def now(self) -> Any:
+        """What lies there; MISSING where nothing does."""
+        found = self.room.get(self.key)
+        try:
+            for key in self.inside:
+                found = found[key]
+        except (LookupError, TypeError):
+            return MISSING
+        return found
+
+
 def _said(key: Any) -> str:
     return repr(key) if isinstance(key, (str, int, float, bool, tuple, type(None))) else f"a {type(key).__name__}"
 
@@ -357,75 +379,85 @@ def _rewind(state: Any) -> Callable[[Any, Any], None]:
 
 
 class Reachable:
-    """The rooms, in the order in which they are found, and the tensors with where they are: (room, key)."""
+    """The rooms, in the order in which they are found, and the tensors with where they are: room, key, and places in the tuples that
+    lie there."""
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
         self.rooms: list[Room] = []
-        self.tensors: dict[int, tuple[torch.Tensor, Room | None, Any]] = {}
+        self.tensors: dict[int, tuple[torch.Tensor, Place | None]] = {}
+        self.containers: dict[int, Place] = {}  # of dicts and lists, by id, where they lie
         self.iterators: list[Room] = []
         self.seen: set[int] = set()
         self.classes: set[type] = set()
         self.alive: list[Any] = []  # that no id is used twice
-        self.waiting: collections.deque[tuple[Any, str, Room | None, Any]] = collections.deque()
+        self.waiting: collections.deque[tuple[Any, str, Place | None]] = collections.deque()
         self.roots = dict(roots)
         for name, root in self.roots.items():
-            self.later(root, name, None, None)
+            self.later(root, name)
         while self.waiting and len(self.seen) < MOST:
             self.visit(*self.waiting.popleft())
 
-    def later(self, thing: Any, path: str, room: Room | None, key: Any) -> None:
+    def later(self, thing: Any, path: str, place: Place | None = None) -> None:
         if type(thing) not in ATOMS and id(thing) not in self.seen:
             self.seen.add(id(thing))
-            self.waiting.append((thing, path, room, key))
+            self.waiting.append((thing, path, place))
 
     def add(self, room: Room, into: bool = True) -> None:
         self.rooms.append(room)
         if into and len(room.seen) <= LARGE:
             for key, value in room.seen.items():
                 if type(value) not in ATOMS:
-                    self.later(value, room.named(key), room, key)
+                    self.later(value, room.named(key), Place(room, key))
 
-    def visit(self, thing: Any, path: str, room: Room | None, key: Any) -> None:
+    def rooted(self, place: Place) -> Place:
+        """The same place by the attribute, cell or global that the container lies in, which may be put anew."""
+        while (outer := self.containers.get(id(place.room.owner))) is not None:
+            place = Place(outer.room, outer.key, (*outer.inside, place.key, *place.inside))
+        return place
+
+    def visit(self, thing: Any, path: str, place: Place | None) -> None:
         kind = type(thing)
+        if place is not None and issubclass(kind, (dict, list, collections.deque)):
+            self.containers[id(thing)] = place
         if issubclass(kind, torch.Tensor):
-            self.tensor(thing, path, room, key)
+            self.tensor(thing, path, place)
         elif issubclass(kind, dict):
             self.add(Dictionary(thing, path))
             self.attributes(thing, path)
             for entry in thing:  # an optimizer's state is by parameter
                 if isinstance(entry, torch.Tensor):
-                    self.later(entry, f"{path}'s key", None, None)
+                    self.later(entry, f"{path}'s key")
         elif issubclass(kind, (list, collections.deque)):
             self.add(Sequence(thing, path))
             self.attributes(thing, path)
         elif issubclass(kind, (tuple, frozenset)):
             self.alive.append(thing)
             for k, entry in enumerate(thing if len(thing) <= LARGE else ()):
-                self.later(entry, f"{path}[{k}]", None, None)
+                self.later(entry, f"{path}[{k}]", place and place._replace(inside=(*place.inside, k)))
         elif issubclass(kind, set):
             self.add(Set(thing, path))
         elif kind is types.FunctionType:
             self.function(thing, path)
         elif kind is types.MethodType:
-            self.later(thing.__self__, "self" if path == "loss_fn" else path, None, None)
-            self.later(thing.__func__, path, None, None)
+            self.later(thing.__self__, "self" if path == "loss_fn" else path)
+            self.later(thing.__func__, path)
         elif issubclass(kind, functools.partial):
             for k, value in [*enumerate(thing.args), *thing.keywords.items()]:
-                self.later(value, f"argument {k} of {path}", None, None)
-            self.later(thing.func, path, None, None)
+                self.later(value, f"argument {k} of {path}")
+            self.later(thing.func, path)
         elif issubclass(kind, (types.ModuleType, type)):
             if issubclass(kind, type):
                 self.class_of(thing)
         else:
             self.object(thing, kind, path)
 
-    def tensor(self, tensor: torch.Tensor, path: str, room: Room | None, key: Any) -> None:
-        self.tensors[id(tensor)] = (tensor, room, key)
+    def tensor(self, tensor: torch.Tensor, path: str, place: Place | None) -> None:
+        self.tensors[id(tensor)] = (tensor, place)
         attributes = attributes_of(tensor)
         if attributes:
             self.add(Dictionary(attributes, path, of_object=True))
         if tensor.is_leaf and tensor.grad is not None:
-            self.later(tensor.grad, f"{path}.grad", None, None)
+            self.later(tensor.grad, f"{path}.grad")
 
     def attributes(self, thing: Any, path: str) -> None:
         found = attributes_of(thing)
@@ -459,7 +491,7 @@ class Reachable:
                 continue
             self.add(ClassData(base, base.__qualname__))
             for function in _functions_of(base):
-                self.later(function, f"{base.__qualname__}.{function.__name__}", None, None)
+                self.later(function, f"{base.__qualname__}.{function.__name__}")
 
     def function(self, function: types.FunctionType, path: str) -> None:
         self.alive.append(function)
@@ -468,9 +500,9 @@ class Reachable:
                 self.seen.add(id(cell))
                 self.add(Cell(cell, name))
         for k, value in enumerate(function.__defaults__ or ()):
-            self.later(value, f"default {k} of {function.__name__}", None, None)
+            self.later(value, f"default {k} of {function.__name__}")
         if function.__kwdefaults__:
-            self.later(function.__kwdefaults__, f"defaults of {function.__name__}", None, None)
+            self.later(function.__kwdefaults__, f"defaults of {function.__name__}")
         if function.__dict__:
             self.add(Dictionary(function.__dict__, function.__name__, of_object=True))
         if is_packaged(function):

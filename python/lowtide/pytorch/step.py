@@ -34,7 +34,7 @@ from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import CPU, Cpu, Cuda, device_of
 from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
-from .guards import Entry, Guards, entries_of
+from .guards import Entry, Guards, Kind, entries_of
 from .kept import written_buffers
 from .optimizers import state_as_before
 from .options import StepOptions
@@ -223,10 +223,17 @@ class Step:
         return leaves, made
 
     def _keep(self, key: Any, made: _Ready, note: Note) -> None:
-        """A plan, with the values that it holds for: what the forward pass itself changes is none of them."""
-        guards = Guards(entries_of(self._model, self._loss_fn), lambda entry: (id(entry.room.owner), entry.key) in note.touched)
+        """A plan, with the values that it holds for."""
+        guards = Guards(*self._holds_for(made, note))
         self._alike.setdefault(key, []).append((guards, made))
         self._ready[(*key, len(self._ready), id(made))] = made
+
+    def _holds_for(self, made: _Ready, note: Note) -> tuple[list[Entry], set[tuple[int, Any]], list[Kind]]:
+        """What Guards takes."""
+        trace = made.planned.captured.trace
+        read = [Kind(e.place, e.held, e.number) for e in trace.externals.values() if e.place is not None]
+        carried = trace.carried
+        return [*carried.entries(), *entries_of(self._model, self._loss_fn)], carried.owns(), [*read, *carried.kinds()]
 
     def _forget_values(self, key: Any) -> None:
         """Warns, once for each name, of values that have changed, and drops plans for numbers that are gone: one may change in each step."""
@@ -363,9 +370,13 @@ class Step:
         leaves, ready = self._for(batch)
         self._now = ready
         with torch.no_grad(), handlers_wait():
-            outputs = self._run(ready, self._begun(ready, leaves))
+            given = self._begun(ready, leaves)
+            held = list(given)
+            outputs = self._run(ready, given)
+            trace = ready.planned.captured.trace
+            first = 1 + (trace.aux_spec.num_leaves if trace.aux_spec is not None else 0)
+            trace.carried.write(list(outputs[first:first + trace.carried.outputs]), held)
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
-        trace = ready.planned.captured.trace
         if trace.aux_spec is None or trace.aux_spec.num_leaves == 0:
             return outputs[0]
         aux = trace.give_aux(list(outputs[1:1 + trace.aux_spec.num_leaves]))
@@ -493,8 +504,11 @@ def constants_now(program: Program) -> list[torch.Tensor]:
 
 
 def _said(entry: Entry, now: Any) -> str:
-    plain = type(now) in (int, float, bool, str, type(None))
-    return f"{entry.name} is {now!r} now" if plain else f"{entry.name} is {'gone' if now is MISSING else 'another object'} now"
+    if isinstance(now, torch.Tensor):
+        what = f"a tensor {tuple(now.shape)} of {now.dtype}" if now is not entry.value else "other numbers"
+    else:
+        what = repr(now) if type(now) in (int, float, bool, str, type(None)) else "gone" if now is MISSING else "another object"
+    return f"{entry.name} is {what} now"
 
 
 def _all_none(aux: Any) -> bool:

@@ -19,7 +19,7 @@ import re
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from ..errors import Unsupported, Usage
 from . import accumulated, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
 from .accumulated import Accumulated
 from .batches import BatchSpec, tensors_of
+from .carried import Carried, Finder, Lasting, enter_state_behind, graph_of, needs_again, settle_state
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
 from .externals import External, Externals
@@ -111,6 +112,7 @@ class Trace:
     branches: list[Foretold] = field(default_factory=list)  # decisions that the plan holds for
     inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
     externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
+    carried: Carried = field(default_factory=Carried)  # what the forward pass keeps in attributes; its outputs follow those of aux
     layouts: Any = None  # as in Options
 
     def take_aux(self, aux: Any) -> list[Any]:
@@ -271,9 +273,14 @@ def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace
     return [torch.stack([torch.linalg.vector_norm(g, float("inf")).double() for _, g in there])] if there else []
 
 
+def refuse_new_data(leaves: Mapping[str, torch.Tensor]) -> None:
+    for name in leaves:
+        raise NotImplementedError(f"'{name}' is given other memory by `.data`, which no op sees; copy_ under torch.no_grad() is planned")
+
+
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
-                   options: Options, labels: _Labels) -> Callable:
-    """`shells`: of each of the batches that make one update, or one for all."""
+                   options: Options, labels: _Labels, keep: Callable) -> Callable:
+    """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes."""
 
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
             shell: torch.nn.Module) -> tuple[Any, Any]:
@@ -300,6 +307,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         wanted = set(trained)
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
+        storages = {name: leaf.untyped_storage()._cdata for name, leaf in leaves.items()}
         for name in trained:
             hooks.put(name, model.parameters[name], leaves[name])
         gradients = Accumulated(leaves[name] for name in trained)
@@ -318,8 +326,10 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         grads = _clipped(grads, options)
         labels.note()
         aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
-        trace.aux_count += len(greatest)
-        return [loss, *aux_leaves, *greatest, *grads]
+        refuse_new_data({name: leaf for name, leaf in leaves.items() if leaf.untyped_storage()._cdata != storages[name]})
+        kept = keep(flat, {**leaves, **buffers})
+        trace.aux_count += len(kept) + len(greatest)
+        return [loss, *aux_leaves, *kept, *greatest, *grads]
 
     return step
 
@@ -413,6 +423,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options, note)
+        _settle(shell, trace, batch, inputs, options, note)
     except Unsupported as refused:
         if isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options, note):
             raise refused from None
@@ -427,13 +438,21 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     def attempt(decisions: Decisions) -> torch.fx.GraphModule:
         labels = _Labels(model.module, decisions.ended)
-        step = _step_function(model, shells, trace.trained, trace, options, labels)
-        values = KnownValues(labels.after_op)
+        values, seen = KnownValues(labels.after_op), []  # the second: Externals, of the one run of `followed`
+
+        def keep(given: Sequence[torch.Tensor], exchanged: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+            held = {**model.parameters, **model.buffers}
+            found = Finder(note, values, Lasting(list(given), seen[0].found), {id(t): held[name] for name, t in exchanged.items()})
+            trace.carried = found.carried
+            return found.outputs
+
+        step = _step_function(model, shells, trace.trained, trace, options, labels, keep)
 
         def followed(*flat: torch.Tensor) -> list[Any]:
             before = torch.is_autocast_cache_enabled()
             torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
             externals = Externals(note.reachable, flat[0].fake_mode)
+            seen.append(externals)
             decisions.sources = lambda node: _source(node, model, externals.found)
             try:
                 with values, externals, asked_of(decisions, values.value):
@@ -475,6 +494,25 @@ def _source(node: torch.fx.Node, model: Model, externals: list[External]) -> Cal
             return lambda: tensors[name]
         place -= len(tensors)
     return None
+
+
+def _settle(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor], options: Options, note: Note) -> None:
+    """Traces once more, from the state that the forward pass leaves behind, where the step may depend on it."""
+    if not needs_again(trace.carried):
+        return
+    again, equal = Trace(None, trace.model, trace.trained, trace.batch_spec), False  # type: ignore[arg-type]
+    try:
+        enter_state_behind(trace.carried)
+        _trace_with([shell], again, inputs, options, Note(trace.model.module, shell._loss_fn))
+        equal = list(graph_of(trace.module, trace.externals)) == list(graph_of(again.module, again.externals))
+    except Unsupported:
+        pass  # the next step says so
+    finally:
+        note.put_back()
+    try:
+        settle_state(trace.carried, again.carried, equal)
+    except Unsupported as refused:
+        raise refused from Settled()
 
 
 def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],

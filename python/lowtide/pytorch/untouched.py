@@ -58,8 +58,8 @@ class Change(NamedTuple):
 class _Tensor:
     """What is noted of a tensor."""
 
-    def __init__(self, tensor: torch.Tensor, path: str) -> None:
-        self.tensor, self.path = tensor, path
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
         self.version = None if tensor.is_inference() else tensor._version
         self.requires_grad, self.leaf = tensor.requires_grad, tensor.is_leaf
         self.grad = tensor.grad if tensor.is_leaf else None
@@ -120,7 +120,7 @@ class Note:
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) -> None:
         self.reachable = Reachable([("", model), ("loss_fn", loss_fn), *([("optimizer", optimizer)] if optimizer is not None else [])])
-        self.tensors = [_Tensor(tensor, path_of(room, key)) for tensor, room, key in self.reachable.tensors.values()]
+        self.tensors = [_Tensor(tensor) for tensor, _ in self.reachable.tensors.values()]
         self.streams = Streams()
         self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
 
@@ -150,10 +150,6 @@ class Note:
 
 _ITERATOR = ("'{}' is a {}, which a step would advance once, while it is captured, and nobody can put back; call next() outside of "
              "loss_fn and give what it gives in the batch")
-
-
-def path_of(room: Room | None, key: Any) -> str:
-    return room.named(key) if room is not None else ""
 
 
 def _untouched(room: Room) -> bool:

@@ -1,0 +1,389 @@
+"""State that the forward pass keeps in plain attributes, lists, dicts and closures: written behind each step as eager mode writes it.
+
+What the user's code leaves in the rooms that can be reached (untouched.py) is compared with the note at the end of the traced step:
+
+    a tensor of the step           becomes an output; behind each step it is put where the code put it (a hidden state, a running mean)
+    a view of what was there       is the view again, of what is there then (the batch that a hook keeps, a parameter's `.detach()`)
+    a number, a word, a flag, None is put there, too; one that moves (a counter) is counted along
+    lists and deques               grow, or lose entries at their front, by as much as in the trace
+
+A table that is made of shapes and constants alone is left out where nothing but such tables changed: the plan makes it itself, and eager
+mode makes its own.
+
+Whether the captured step depends on what changed is found out by tracing once more from the state behind it (`Again`). Where the graph is the
+same, plans hold for the kind of the state alone; a number that moves is then taken not to matter, with a warning. Where it is another one,
+the plan holds for the state that it began with, and the next step is captured anew; a number that would ask for another plan in every
+step is refused by name. Tests: tests/python/test_torch_state.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..errors import Unsupported
+from .externals import Geometry, geometry_of
+from .guards import Entry, Kind, kind_of
+from .known import KnownValues
+from .reachable import MISSING, Place, Reachable, Room, Sequence, State
+from .untouched import PLAIN, Change, Note, same
+
+NUMBERS = (int, float)
+
+
+class Output(NamedTuple):
+    """The step's output of this number."""
+
+    number: int
+    geometry: Geometry
+
+
+class View(NamedTuple):
+    """Of a tensor that is there before the step: all of it, or a part. `of`: its place in `given`, or where it is found."""
+
+    find: Callable[[list[torch.Tensor]], torch.Tensor]
+    part: tuple[tuple[int, ...], tuple[int, ...], int] | None
+
+    def make(self, given: list[torch.Tensor]) -> torch.Tensor:
+        whole = self.find(given)
+        if self.part is None:
+            return whole
+        shape, stride, offset = self.part
+        return whole.detach().as_strided(shape, stride, whole.storage_offset() + offset)
+
+
+class Held(NamedTuple):
+    """A tensor of constants alone, as it was computed."""
+
+    tensor: torch.Tensor
+
+
+class Opaque(NamedTuple):
+    """An object that no step can make."""
+
+    value: Any
+
+
+@dataclass
+class Write:
+    """An entry that the step gives another value. `sources` are the leaves of the value, `tree` its form."""
+
+    room: Room
+    key: Any
+    before: Any
+    sources: list[Any]
+    tree: Any
+    amount: Any = None  # of a number that moves: added behind each step
+
+    @property
+    def name(self) -> str:
+        return self.room.named(self.key)
+
+    def value(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
+        if self.amount is not None:
+            now = self.room.get(self.key)
+            return now + self.amount if type(now) in NUMBERS else self.sources[0]
+        return pytree.tree_unflatten([_made(source, outputs, given) for source in self.sources], self.tree)
+
+
+@dataclass
+class Growth:
+    """A list or deque: so many entries go from its front, and these come to its end."""
+
+    room: Room
+    dropped: int
+    added: list[Write]
+
+    @property
+    def name(self) -> str:
+        return self.room.path
+
+
+@dataclass
+class Carried:
+    """All of one trace."""
+
+    writes: list[Write] = field(default_factory=list)
+    growths: list[Growth] = field(default_factory=list)
+    gone: list[tuple[Room, Any]] = field(default_factory=list)  # entries that the step removes
+    tables: list[Change] = field(default_factory=list)  # left as they are
+    outputs: int = 0
+    steady: bool = True  # the graph does not depend on what changes
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.growths or self.gone)
+
+    def names(self) -> list[str]:
+        found = [*self.writes, *self.growths]
+        return [f"'{one.name}'" for one in found[:3]] + [f"'{room.named(key)}'" for room, key in self.gone[:1]]
+
+    def owns(self) -> set[tuple[int, Any]]:
+        """Entries that plans do not hold for by their value: by owner and key."""
+        found = {(id(change.room.owner), change.key) for change in self.tables}
+        if self.steady:
+            found |= {(id(write.room.owner), write.key) for write in self.writes}
+            found |= {(id(room.owner), key) for room, key in self.gone}
+        for growth in self.growths if self.steady else ():
+            found |= {(id(growth.room.owner), key) for key in range(len(growth.room.seen) + len(growth.added))}
+            found.add((id(growth.room.owner), ""))
+        return found
+
+    def kinds(self) -> list[Kind]:
+        """What has to lie at the places that the step writes before it begins."""
+        steady = [write for write in self.writes if write.before is not MISSING and self.steady]
+        return [Kind(Place(write.room, write.key), write.before) for write in steady]
+
+    def entries(self) -> list[Entry]:
+        """What the graph depends on and the step changes: the next one is another."""
+        return [] if self.steady else [Entry(write.room, write.key, write.before) for write in self.writes]
+
+    def write(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> None:
+        """Behind a step: all values first, then all entries."""
+        made = [(write, write.value(outputs, given)) for write in self.writes]
+        grown = [(growth, [write.value(outputs, given) for write in growth.added]) for growth in self.growths]
+        for write, value in made:
+            write.room.put(write.key, value)
+        for growth, values in grown:
+            for _ in range(min(growth.dropped, len(growth.room.owner))):
+                del growth.room.owner[0]
+            growth.room.owner.extend(values)
+        for room, key in self.gone:
+            room.write({name: value for name, value in room.read().items() if name != key})
+
+
+def _made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
+    if isinstance(source, Output):
+        return outputs[source.number]
+    if isinstance(source, View):
+        return source.make(given)
+    if isinstance(source, Held):
+        return source.tensor.clone()
+    return source.value if isinstance(source, Opaque) else source
+
+
+class Lasting:
+    """What was there before the traced step, by the storage of its fake: where the step finds it."""
+
+    def __init__(self, flat: list[torch.Tensor], externals: list[Any]) -> None:
+        self.of: dict[int, tuple[torch.Tensor, Callable[[list[torch.Tensor]], torch.Tensor]]] = {}
+        for position, fake in enumerate(flat):
+            self.of.setdefault(fake.untyped_storage()._cdata, (fake, lambda given, position=position: given[position]))
+        for external in externals:
+            self.of.setdefault(external.fake.untyped_storage()._cdata, (external.fake, lambda _, external=external: external.now()))
+
+    def view(self, fake: torch.Tensor) -> View | None:
+        found = self.of.get(fake.untyped_storage()._cdata)
+        if found is None:
+            return None
+        whole, find = found
+        if geometry_of(whole) == geometry_of(fake) and whole.storage_offset() == fake.storage_offset():
+            return View(find, None)
+        return View(find, (tuple(fake.shape), fake.stride(), fake.storage_offset() - whole.storage_offset()))
+
+
+class Finder:
+    """Reads the changes of a traced step. `outputs`: the fake tensors that become outputs."""
+
+    def __init__(self, note: Note, values: KnownValues, lasting: Lasting, leaves: Mapping[int, torch.Tensor]) -> None:
+        self.note, self.values, self.lasting, self.leaves = note, values, lasting, leaves
+        self.outputs: list[torch.Tensor] = []
+        self.carried = Carried()
+        changes = [change for change in note.changes() if not self.is_no_change(change)]
+        tables = [change for change in changes if self.is_table(change.after)]
+        plain = [change for change in changes if not self.is_table(change.after)]
+        if not plain:
+            self.carried.tables = tables
+            changes = []
+        grown = self.grown(changes)
+        for change in changes:
+            if id(change.room) in grown:
+                continue
+            if change.after is MISSING:
+                self.carried.gone.append((change.room, change.key))
+            else:
+                self.take(change)
+        self.carried.outputs = len(self.outputs)
+
+    def is_no_change(self, change: Change) -> bool:
+        """The model's own tensors, exchanged while it was traced, in a list that was made anew (recurrent layers do that)."""
+        before, after = (pytree.tree_leaves(value, is_leaf=lambda v: v is None) for value in (change.before, change.after))
+        return len(before) == len(after) > 0 and all(
+            b is self.leaves.get(id(a), a) or (isinstance(a, weakref.ref) and isinstance(b, weakref.ref)) for b, a in
+            zip(before, after, strict=True))
+
+    def is_table(self, value: Any) -> bool:
+        leaves = pytree.tree_leaves(value)
+        return bool(leaves) and all(isinstance(leaf, torch.Tensor) and self.values.value(leaf) is not None for leaf in leaves)
+
+    def grown(self, changes: list[Change]) -> set[int]:
+        """Rooms that are lists whose ends have moved."""
+        found: set[int] = set()
+        for room in {id(change.room): change.room for change in changes if isinstance(change.room, Sequence)}.values():
+            before, now = list(room.seen.values()), list(room.read().values())
+            dropped = next((k for k in range(len(before) + 1) if len(now) >= len(before) - k
+                            and all(map(same, before[k:], now))), len(before))
+            if dropped == 0 and len(now) == len(before) or dropped == len(before) and len(now) == len(before) and len(before) > 1:
+                continue  # entries of it were put anew
+            added = [self.write(room, k, MISSING, value) for k, value in enumerate(now[len(before) - dropped:], len(before) - dropped)]
+            self.carried.growths.append(Growth(room, dropped, added))
+            found.add(id(room))
+        return found
+
+    def take(self, change: Change) -> None:
+        if isinstance(change.room, State):
+            raise Unsupported(f"'{change.name}' is changed by the forward pass: contents of arrays and states of generators are not those "
+                              "of a step; a tensor in its place is read and written in each step")
+        self.carried.writes.append(self.write(change.room, change.key, change.before, change.after))
+
+    def write(self, room: Room, key: Any, before: Any, after: Any) -> Write:
+        leaves, tree = pytree.tree_flatten(after)
+        return Write(room, key, before, [self.source(leaf, room.named(key)) for leaf in leaves], tree)
+
+    @staticmethod
+    def object(leaf: Any, name: str) -> Any:
+        """Raises Unsupported where an object that the forward pass made holds tensors of the step."""
+        if any(isinstance(tensor, FakeTensor) for tensor, _ in Reachable([(name, leaf)]).tensors.values()):
+            raise Unsupported(f"the forward pass keeps tensors of the step in a {type(leaf).__name__} that it puts into '{name}', which no "
+                              "step can make again; as tuples, lists or dicts of tensors, or registered with torch.utils._pytree, it can")
+        return leaf
+
+    def source(self, leaf: Any, name: str) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf if type(leaf) in PLAIN or leaf is None else Opaque(self.object(leaf, name))
+        own = self.leaves.get(id(leaf))
+        if own is not None:
+            return Opaque(own)
+        known = self.values.value(leaf)
+        if known is not None:
+            return Held(known)
+        there = self.note.reachable.tensors.get(id(leaf))
+        if there is not None and there[1] is not None:
+            return View(lambda _, place=self.note.reachable.rooted(there[1]): place.now(), None)
+        view = self.lasting.view(leaf)
+        if view is not None:
+            return view
+        self.outputs.append(leaf.detach())
+        return Output(len(self.outputs) - 1, geometry_of(leaf))
+
+
+# ---- the state behind the step, and a second trace from it
+
+
+def needs_again(carried: Carried) -> bool:
+    """Whether the graph may depend on what changed: a tensor in the place of a tensor of the same kind changes nothing."""
+    return bool(carried.gone or carried.growths) or any(
+        _plain(write) or kind_of(write.before) != _kind_after(write) for write in carried.writes)
+
+
+def _plain(write: Write) -> bool:
+    return not all(isinstance(source, (Output, View, Held)) for source in write.sources)
+
+
+def _kind_after(write: Write) -> Any:
+    return kind_of(_stand_in(write))
+
+
+def _stand_in(write: Write) -> Any:
+    """A value like the one that the step would leave."""
+    def made(source: Any) -> Any:
+        if isinstance(source, Output):
+            shape, stride, dtype, device = source.geometry
+            return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+        return _made(source, [], [])
+
+    return pytree.tree_unflatten([_stand_in_of_view(s) if isinstance(s, View) else made(s) for s in write.sources], write.tree)
+
+
+def _stand_in_of_view(view: View) -> torch.Tensor:
+    try:
+        return view.make([])
+    except IndexError:  # of the batch or the model, which is as good as any
+        return torch.zeros(view.part[0] if view.part is not None else ())
+
+
+def enter_state_behind(carried: Carried) -> None:
+    for write in carried.writes:
+        write.room.put(write.key, _stand_in(write))
+    for growth in carried.growths:
+        for _ in range(growth.dropped):
+            del growth.room.owner[0]
+        growth.room.owner.extend(_stand_in(write) for write in growth.added)
+    for room, key in carried.gone:
+        room.write({name: value for name, value in room.read().items() if name != key})
+
+
+def settle_state(first: Carried, second: Carried, equal: bool) -> None:
+    """What the second trace says of the first. Raises Unsupported for a number of which the graph depends and that moves on and on."""
+    first.steady = equal
+    later = {(id(write.room.owner), write.key): write for write in second.writes}
+    moving: list[str] = []
+    for write in first.writes:
+        if write.sources and len(write.sources) == 1 and type(write.sources[0]) in PLAIN:
+            after = later.get((id(write.room.owner), write.key))
+            value = write.sources[0]
+            if after is None or not after.sources or same(after.sources[0], value):
+                continue
+            if not equal and type(value) in NUMBERS:
+                raise Unsupported(_MOVING.format(write.name, _said(write.before), value, after.sources[0]))
+            write.amount = _amount(write.before, value, after.sources[0])
+            moving.append(f"{write.name} ({_said(write.before)}, {value!r}, {after.sources[0]!r})")
+    for growth in first.growths:
+        if not equal and growth.dropped < len(growth.added):
+            raise Unsupported(_GROWING.format(growth.name))
+        if growth.dropped < len(growth.added):
+            moving.append(f"the length of {growth.name}")
+    if moving:
+        warnings.warn(f"lowtide: the forward pass itself moves {', '.join(moving)}; the captured step does not depend on it, so it is moved on "
+                      "behind each step and taken not to matter later either; a step that is to depend on it takes a tensor", stacklevel=6)
+
+
+_MOVING = ("the forward pass moves '{}' ({}, {!r}, {!r}), and the step depends on it, so each step would be another one; as a tensor "
+           "(register_buffer, and torch's ops in the place of Python's) it is read in each step")
+_GROWING = ("the forward pass makes '{}' longer, and the step depends on it, so each step would be another one; a tensor of a fixed size, or a "
+            "count in a buffer, is read in each step")
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is MISSING else repr(value)
+
+
+def _amount(before: Any, after: Any, later: Any) -> Any:
+    """What is added each time; None where it is no sum: then it stays what it is behind the first step."""
+    if type(before) in NUMBERS and type(after) in NUMBERS and type(later) in NUMBERS and before + (after - before) == after \
+            and after + (after - before) == later:
+        return after - before
+    return None
+
+
+def graph_of(module: torch.fx.GraphModule, externals: Mapping[str, Any]) -> Iterator[str]:
+    """The graph as lines: equal where two traces are the same step."""
+    numbers: dict[torch.fx.Node, str] = {}
+    for number, node in enumerate(module.graph.nodes):
+        numbers[node] = f"n{number}"
+        target: Any = node.target
+        if node.op == "get_attr":
+            external = externals.get(node.target)
+            value = getattr(module, node.target)
+            if external is not None and external.place is not None:
+                target = (id(external.place.room.owner), external.place.key, external.place.inside, geometry_of(value), value.storage_offset())
+            elif isinstance(value, torch.Tensor):
+                target = (geometry_of(value), value.flatten().tolist() if value.numel() <= 4096 else id(value))
+        elif node.op == "placeholder":
+            target = node.meta["val"].shape
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: _Named(numbers[n]))
+        yield f"{node.op} {target} {args!r} {kwargs!r}"
+
+
+class _Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
