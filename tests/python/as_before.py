@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 PLAIN = (int, float, bool, str, bytes, complex, type(None))
 CODE = (types.ModuleType, type, types.CodeType, types.BuiltinFunctionType, types.FrameType, types.GetSetDescriptorType,
-        types.MemberDescriptorType, torch.dtype, torch.device)
+        types.MemberDescriptorType, types.GeneratorType, torch.dtype, torch.device)
 MOST = 100_000
 
 
@@ -51,7 +51,8 @@ def _referred(thing):
         return [*zip(thing.__code__.co_freevars, cells, strict=True), *_globals_named(thing).items(), ("defaults", thing.__defaults__)]
     if isinstance(thing, dict):
         return [(repr(key)[:60] if isinstance(key, PLAIN) else f"{type(key).__name__}", value) for key, value in dict.items(thing)]
-    own = object.__getattribute__(thing, "__dict__") if hasattr(type(thing), "__dict__") and "__dict__" in dir(type(thing)) else None
+    has_own = any("__dict__" in vars(base) for base in type(thing).__mro__)
+    own = object.__getattribute__(thing, "__dict__") if has_own else None
     if isinstance(own, dict):
         rest = [] if not isinstance(thing, (list, tuple, set)) else list(thing)
         return [*((f".{key}", value) for key, value in own.items()), *((f"[{k}]", value) for k, value in enumerate(rest))]
@@ -114,7 +115,8 @@ def watched(function):
         try:
             return function(model, *args, **options)
         finally:
-            assert differences(before, look(roots)) == [], "capture has changed the caller's objects"
+            changed = differences(before, look(roots))
+            assert changed == [], f"capture has changed the caller's objects: {changed[:5]}"
             assert streams == _streams(), "capture has changed a random stream"
 
     return called

@@ -84,7 +84,7 @@ def names_of(code: types.CodeType) -> frozenset[str]:
 def _dictionary_of(kind: type) -> Any:
     """The descriptor of `__dict__` that Python itself made for a class."""
     found = next((vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)), None)
-    return found if isinstance(found, types.GetSetDescriptorType) else None
+    return found if isinstance(found, (types.GetSetDescriptorType, types.MemberDescriptorType)) else None
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -454,14 +454,14 @@ class Reachable:
     def tensor(self, tensor: torch.Tensor, path: str, place: Place | None) -> None:
         self.tensors[id(tensor)] = (tensor, place)
         attributes = attributes_of(tensor)
-        if attributes:
+        if attributes is not None:
             self.add(Dictionary(attributes, path, of_object=True))
         if tensor.is_leaf and tensor.grad is not None:
             self.later(tensor.grad, f"{path}.grad")
 
     def attributes(self, thing: Any, path: str) -> None:
         found = attributes_of(thing)
-        if found:
+        if found is not None:
             self.add(Dictionary(found, path, of_object=True))
 
     def object(self, thing: Any, kind: type, path: str) -> None:
@@ -503,9 +503,10 @@ class Reachable:
             self.later(value, f"default {k} of {function.__name__}")
         if function.__kwdefaults__:
             self.later(function.__kwdefaults__, f"defaults of {function.__name__}")
-        if function.__dict__:
+        packaged = is_packaged(function)
+        if function.__dict__ or not packaged:
             self.add(Dictionary(function.__dict__, function.__name__, of_object=True))
-        if is_packaged(function):
+        if packaged:
             return
         names = names_of(function.__code__)
         self.add(Names(function.__globals__, "", names))

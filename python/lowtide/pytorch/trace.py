@@ -423,6 +423,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options, note)
+        note.refuse_advanced()
         _settle(shell, trace, batch, inputs, options, note)
     except Unsupported as refused:
         if isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options, note):

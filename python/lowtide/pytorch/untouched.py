@@ -128,8 +128,8 @@ class Note:
         """Entries of rooms that are no more what they were."""
         return [Change(room, key, before, after) for room in self.reachable.rooms for key, before, after in _differences(room)]
 
-    def put_back(self) -> list[str]:
-        """Makes all as it was; names of what cannot be."""
+    def put_back(self) -> None:
+        """Makes all as it was, but for iterators."""
         for change in self.changes():
             self.touched.setdefault((id(change.room.owner), change.key), change)
         for room in self.reachable.rooms:
@@ -138,7 +138,12 @@ class Note:
         for tensor in self.tensors:
             tensor.put_back()
         self.streams.put_back()
-        return [room.path for room in self.reachable.iterators if room.read() != room.seen]
+
+    def refuse_advanced(self) -> None:
+        """Raises Unsupported for an iterator that is further than it was."""
+        for room in self.reachable.iterators:
+            if room.read() != room.seen:
+                raise Unsupported(_ITERATOR.format(room.path, type(room.owner).__name__))
 
     def check(self) -> None:
         """Raises Unsupported for what loss_fn reads and nobody could put back."""
@@ -180,11 +185,9 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
     not be put back."""
     note = Note(model, loss_fn, optimizer)
     note.check()
-    left: list[str] = []
     try:
         yield note
     finally:
         with handlers_wait():
-            left = note.put_back()
-    for path in left:
-        raise Unsupported(_ITERATOR.format(path, "iterator"))
+            note.put_back()
+    note.refuse_advanced()
