@@ -5,6 +5,13 @@
     known.py        values that are known while a step is traced
     decisions.py    checks and branches on contents, while a step is traced
     foretold.py     branches whose answer is known before the step
+    reachable.py    all objects that can be reached from model, loss_fn and optimizer
+    untouched.py    these noted before a step is captured, compared and put back after
+    externals.py    tensors beside model and batch: nodes of the graph, found again in each step
+    exchange.py     a model whose tensors are others for a while
+    carried.py      what the forward pass keeps in attributes, written behind each step
+    guards.py       Python's values that a plan holds for, compared in each step
+    frozen.py       Python's random numbers, which a step may not draw
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     accumulated.py  gradients as backward() accumulates them, within backward passes too
     dynamo.py       a second way to trace: what looks into tensors

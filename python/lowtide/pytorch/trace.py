@@ -273,7 +273,7 @@ def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace
     return [torch.stack([torch.linalg.vector_norm(g, float("inf")).double() for _, g in there])] if there else []
 
 
-def refuse_new_data(leaves: Mapping[str, torch.Tensor]) -> None:
+def _refuse_new_data(leaves: Mapping[str, torch.Tensor]) -> None:
     for name in leaves:
         raise NotImplementedError(f"'{name}' is given other memory by `.data`, which no op sees; copy_ under torch.no_grad() is planned")
 
@@ -326,7 +326,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         grads = _clipped(grads, options)
         labels.note()
         aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
-        refuse_new_data({name: leaf for name, leaf in leaves.items() if leaf.untyped_storage()._cdata != storages[name]})
+        _refuse_new_data({name: leaf for name, leaf in leaves.items() if leaf.untyped_storage()._cdata != storages[name]})
         kept = keep(flat, {**leaves, **buffers})
         trace.aux_count += len(kept) + len(greatest)
         return [loss, *aux_leaves, *kept, *greatest, *grads]
