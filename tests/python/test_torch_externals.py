@@ -229,3 +229,20 @@ def test_the_native_engine_holds_for_contents_and_refuses_writes_and_state():
     writes.append(held[0])
     with pytest.raises(lowtide.Unsupported, match="neither of the model nor of the batch"):
         lowtide.compile_step(model, loss_fn, optimizer, batch, engine="native")
+
+
+def test_versions_of_what_the_step_writes_grow_and_others_writes_are_noticed():
+    scale, victims = torch.ones(4), []
+
+    def loss_fn(model, batch):
+        scale.mul_(1.5)
+        return F.cross_entropy(model(batch[0]) * scale, batch[1])
+
+    model = net()
+    step = lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), data(0), effort=0.1)
+    kept = (scale * torch.ones(4, requires_grad=True)).square().sum()
+    assert scale._version == 0
+    step(data(0))
+    assert scale._version > 0 and victims == []
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()

@@ -42,26 +42,29 @@ def geometry_of(tensor: torch.Tensor) -> Geometry:
 class External:
     """`place`: where it is found; None where it cannot be."""
 
-    tensor: torch.Tensor  # an alias of the real one
+    tensor: torch.Tensor  # an alias of the real one, with a version of its own, as it was made while modes were on
     fake: torch.Tensor
     target: str  # of its node
+    held: torch.Tensor  # what lies at its place
     place: Place | None = None
-    held: torch.Tensor | None = None  # what lies there
     requires_grad: bool = False
     written: bool = False
     number: Any = None  # that the code has read off it
+    seen: torch.Tensor | None = None  # what lay there in the last step, and what the step was given of it
+    alias: torch.Tensor | None = None
 
     @property
     def name(self) -> str:
         return self.place.name if self.place is not None else self.target
 
     def now(self) -> torch.Tensor:
-        """The tensor as the step finds it: that which lies there now, or the same part of it."""
-        if self.place is None or self.held is None:
-            return self.tensor
-        found = self.place.now()
-        if found is self.held:
-            return self.tensor
+        """The tensor as the step finds it: that which lies there now, or the same part of it; an alias whose version is its own."""
+        found = self.place.now() if self.place is not None else self.held
+        if found is not self.seen:
+            self.seen, self.alias = found, self._part_of(found)
+        return self.alias
+
+    def _part_of(self, found: torch.Tensor) -> torch.Tensor:
         if geometry_of(self.tensor) == geometry_of(self.held):
             return found.detach()
         offset = self.tensor.storage_offset() - self.held.storage_offset() + found.storage_offset()
@@ -167,5 +170,5 @@ class Externals(TorchDispatchMode):
         track_tensor_tree(fake, proxy, constant=None, tracer=mode.tracer)
         there = self.by_storage.get(storage, [])
         same = [found for found in there if geometry_of(found[0]) == geometry_of(real)]
-        held, place = next(iter([*same, *there]), (None, None))
-        return External(alias, fake, target, place, held, real.requires_grad)
+        held, place = next(iter([*same, *there]), (real, None))
+        return External(alias, fake, target, held, place, real.requires_grad)
