@@ -2,6 +2,7 @@
 results up to the order of sums, every allocation planned; what nothing cuts keeps its bytes and bits; what couples samples
 is named."""
 
+import copy
 import os
 import random
 
@@ -372,3 +373,37 @@ def test_what_parts_could_mistake_is_as_in_eager_mode(network, shape, count):
     step = lowtide.compile_step(model, loss_fn, mine, batch, split=f"samples:{max(2, count)}", effort=0.01)
     assert step.parts == count
     assert_close_steps(step, model, mine, other, its, loss_fn, batch, 1e-4, steps=1)
+
+
+class Shared(torch.nn.Module):
+    """One batch norm that runs several times in a step."""
+
+    def __init__(self, times, spatial):
+        super().__init__()
+        self.times = times
+        self.layer = torch.nn.Conv2d(6, 8, 1) if spatial else torch.nn.Linear(6, 8)
+        self.norm = torch.nn.BatchNorm2d(8) if spatial else torch.nn.BatchNorm1d(8)
+
+    def forward(self, *inputs):
+        found = [self.norm(self.layer(x)) for x in inputs]
+        return sum((a - b).square().mean() for a, b in zip(found, found[1:], strict=False)) + found[0].relu().mean()
+
+
+@pytest.mark.parametrize(("times", "spatial"), [(2, False), (3, False), (2, True)])
+def test_a_batch_norm_that_runs_several_times_in_a_step_stays_whole_and_is_named(times, spatial):
+    torch.manual_seed(0)
+    model = Shared(times, spatial).double()
+    other = copy.deepcopy(model)
+    batch = tuple(torch.randn(8, 6, *((3, 3) if spatial else ()), dtype=torch.double) for _ in range(times))
+    optimizer, its = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    step = lowtide.compile_step(model, lambda m, b: m(*b), optimizer, batch, split="samples:2", effort=0.1, cache=False)
+    assert step.parts == 2
+    assert len([name for name in step.coupled if "batch_norm" in name]) >= times
+    for _ in range(2):
+        its.zero_grad()
+        expected = other(*batch)
+        expected.backward()
+        its.step()
+        torch.testing.assert_close(step(batch), expected.detach(), rtol=1e-12, atol=1e-12)
+    for name, tensor in other.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], tensor, rtol=1e-10, atol=1e-12)

@@ -10,6 +10,8 @@ kernel finds in one go, give its squares about the mean of all. Sums are taken i
 
 from __future__ import annotations
 
+import collections
+
 import torch
 
 from .calls import Call, Program, Ref, instead_of
@@ -40,10 +42,13 @@ def gradient_of_x(gradient: torch.Tensor, x: torch.Tensor, scale: torch.Tensor |
 
 
 def in_passes(program: Program) -> None:
-    """Exchanges the calls. What is of 16 bits, whose sums have no room in them, stays."""
+    """Exchanges the calls. What is of 16 bits, whose sums have no room in them, stays, and so does a norm that runs twice in the step:
+    the planner writes each state once."""
+    times = collections.Counter(program.tensors[t].storage for call in program.calls for t in call.hidden)
     calls: list[Call] = []
     for call in program.calls:
-        calls += _forward(program, call) or _backward(program, call) or [call]
+        again = any(times[program.tensors[t].storage] > 1 for t in call.hidden)
+        calls += (_forward(program, call) if not again else []) or _backward(program, call) or [call]
     program.calls = calls
 
 
