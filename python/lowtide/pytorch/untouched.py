@@ -3,8 +3,8 @@
 The user's own Python runs while a step is captured, on tensors without contents. Whatever it leaves in modules, lists, closures or
 random streams would be there afterwards: a table of fake tensors, a counter one too far. So
 
-    before   every room that can be reached is noted (reachable.py), of every tensor its geometry, flags, gradient and version, of small
-             ones the contents, and the states of the random streams of PyTorch, Python and numpy
+    before   every room that can be reached is noted (reachable.py), of every tensor its geometry, flags, attributes, gradient and version, of
+             small ones the contents, and the states of the random streams of PyTorch, Python and numpy
     after    whether it went well, was refused or was interrupted, all of it is compared, and what differs is put back; Ctrl-C waits
 
 Contents of tensors are not changed in the first place: ops on tensors that were there before are ops of the graph (externals.py).
@@ -65,6 +65,7 @@ class _Tensor:
         self.grad = tensor.grad if tensor.is_leaf else None
         self.hooks = [(name, getattr(tensor, name), dict(getattr(tensor, name) or {}))
                       for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+        self.attributes = dict(vars(tensor))
         self.kept = None
         if tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.nbytes <= SMALL and not tensor.is_quantized:
             self.kept = tensor.detach().clone()
@@ -84,6 +85,10 @@ class _Tensor:
                     hooks.clear()
                     hooks.update(entries)
                 setattr(tensor, name, hooks)
+        attributes = vars(tensor)
+        if len(attributes) != len(self.attributes) or not all(map(_is, attributes.items(), self.attributes.items())):
+            attributes.clear()
+            attributes.update(self.attributes)
         if self.version is None or tensor._version == self.version:
             return
         if self.kept is not None and not _equal(tensor.detach(), self.kept):
