@@ -72,9 +72,25 @@ TEST(Edges, ATieOfMaxOrMinGivesHalfToEach) {
   expect_numbers(gradients("ReduceMax", {{2, 1, 2}}, {{"axes", ir::Dims{0}}})[0], {0.5, 0, 0.5});
 }
 
+// torch.clamp with tensors.
+TEST(Edges, ALimitGetsNothingOfATie) {
+  const ir::Attrs first = {{"first", int64_t{1}}};
+  const auto below = gradients("Max", {{1, 2, 0, NAN, 1}, {1, 1, 3, 1, NAN}}, first);
+  expect_numbers(below[0], {1, 1, 0, 0, 0});
+  expect_numbers(below[1], {0, 0, 1, 0, 0});
+  const auto above = gradients("Min", {{1, 2, 0, NAN, 1}, {1, 1, 3, 1, NAN}}, first);
+  expect_numbers(above[0], {1, 0, 1, 0, 0});
+  expect_numbers(above[1], {0, 1, 0, 0, 0});
+}
+
 TEST(Edges, CornersOfActivations) {
   const Numbers x = {-3, 3, 0, -0.0, 1, -1};
   expect_numbers(gradients("Clip", {x}, {{"min", -1.0}, {"max", 1.0}})[0], {0, 0, 1, 1, 1, 1});
+  expect_numbers(gradients("Clip", {x}, {{"min", -1.0}, {"max", 1.0}, {"open", int64_t{1}}})[0],
+                 {0, 0, 1, 1, 0, 0});
+  expect_numbers(gradients("Clip", {{NAN, 0}}, {{"min", 0.0}, {"open", int64_t{1}}})[0], {1, 0});
+  expect_numbers(gradients("Elu", {{NAN, 0, 1}}, {{"alpha", 2.0}})[0], {1, 2, 1});
+  expect_numbers(gradients("HardSwish", {{NAN, -3, 3, 0}})[0], {1, 0, 1, 0.5});
   expect_numbers(gradients("Abs", {x})[0], {-1, 1, 0, 0, 1, -1});
   expect_numbers(gradients("Relu", {x})[0], {0, 1, 0, 0, 1, 0});
   expect_numbers(gradients("LeakyRelu", {x}, {{"alpha", 0.25}})[0], {0.25, 1, 0.25, 0.25, 1, 0.25});

@@ -34,14 +34,19 @@ Status log_rule(RuleContext& c) {
   return c.give(0, dx);
 }
 
+// Whether an attribute that may be absent is there and not 0.
+bool asked(const RuleContext& c, std::string_view name) {
+  const auto found = c.attrs().find(std::string(name));
+  return found != c.attrs().end() && found->second != ir::AttrValue(int64_t{0});
+}
+
 // dx = dy / (2 y). The root of a sum of squares (norm) has slope 0 at 0, as PyTorch's norm: it is
 // the least of its subgradients there.
 Status sqrt_rule(RuleContext& c) {
   LT_ASSIGN(const ValueId dy, c.dy());
   LT_ASSIGN(const ValueId half, c.make("AffineScalar", {dy}, {{"scale", 0.5}, {"shift", 0.0}}));
   LT_ASSIGN(ValueId dx, c.make("Div", {half, c.output(0)}));
-  const auto norm = c.attrs().find("norm");
-  if (norm != c.attrs().end() && norm->second != ir::AttrValue(int64_t{0})) {
+  if (asked(c, "norm")) {
     LT_ASSIGN(const ValueId zero, c.number(0, dy));
     LT_ASSIGN(const ValueId none, c.make("Equal", {c.output(0), zero}));
     LT_ASSIGN(dx, c.make("Where", {none, zero, dx}));
@@ -280,6 +285,21 @@ Status give_chosen(RuleContext& c, ValueId condition, size_t first) {
   return c.give_reduced(first + 1, db);
 }
 
+// With `first` all of dy to operand 0 where they are equal, and nothing to either where one is no
+// number, as of a limit that is a tensor (PyTorch's clamp).
+Status limited_rule(RuleContext& c, std::string_view loses_a, std::string_view keeps_a) {
+  const ValueId a = c.input(0), b = c.input(1);
+  LT_ASSIGN(const ValueId dy, c.dy());
+  LT_ASSIGN(const ValueId zero, c.number(0, dy));
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    if (!c.needs(i)) continue;
+    LT_ASSIGN(const ValueId takes, c.make(i == 0 ? keeps_a : loses_a, {a, b}));
+    LT_ASSIGN(const ValueId dx, c.make("Where", {takes, dy, zero}));
+    LT_RETURN_IF_ERROR(c.give_reduced(i, dx));
+  }
+  return {};
+}
+
 // dy to the operand that was chosen, half of it to each where they are equal. Of more than two
 // operands the graph has a chain of these.
 Status extreme_rule(RuleContext& c, std::string_view loses_a, std::string_view loses_b) {
@@ -298,9 +318,11 @@ Status extreme_rule(RuleContext& c, std::string_view loses_a, std::string_view l
   return {};
 }
 Status max_rule(RuleContext& c) {
+  if (asked(c, "first")) return limited_rule(c, "Less", "GreaterOrEqual");
   return extreme_rule(c, "Less", "Greater");
 }
 Status min_rule(RuleContext& c) {
+  if (asked(c, "first")) return limited_rule(c, "Greater", "LessOrEqual");
   return extreme_rule(c, "Greater", "Less");
 }
 Status where_rule(RuleContext& c) {

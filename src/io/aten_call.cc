@@ -289,6 +289,10 @@ DType AtenCall::out_type(size_t i) {
   return meta.dtype.value_or(DType::kF32);
 }
 
+// What ONNX's op has not: slopes at limits and ties (docs/ops.md). A node with one of these is not
+// held against ONNX's signature.
+constexpr std::string_view kSlopes[] = {"first", "norm", "open"};
+
 OnnxNode AtenCall::make(std::string_view op, std::vector<std::string> inputs,
                         AtenAttrs attrs) const {
   OnnxNode node;
@@ -297,7 +301,11 @@ OnnxNode AtenCall::make(std::string_view op, std::vector<std::string> inputs,
   node.module = node_.module;
   node.source = node_.source;
   node.inputs = std::move(inputs);
-  for (auto& [key, value] : attrs) node.attrs.emplace(key, attribute(std::move(value)));
+  for (auto& [key, value] : attrs) {
+    if (std::ranges::find(kSlopes, std::string_view(key)) != std::end(kSlopes))
+      node.domain = kPeepholeDomain;
+    node.attrs.emplace(key, attribute(std::move(value)));
+  }
   return node;
 }
 

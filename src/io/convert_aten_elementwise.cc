@@ -85,6 +85,7 @@ void power(AtenCall& call) {
     const double exponent = call.real("exponent", 1);
     const std::string x = call.operand("self", type);
     if (exponent == 2) return call.result("Mul", {x, x});
+    if (exponent == 0.5 && is_float(type)) return call.result("Sqrt", {x});
     return call.result("Pow", {x, call.number(exponent, type)});
   }
   call.result("Pow", {call.operand("self", type), call.operand("exponent", type)});
@@ -159,19 +160,25 @@ void clamp(AtenCall& call) {
   const bool numbers = !call.is_tensor("min") && !call.is_tensor("max");
   if (numbers) return call.result("Clip", std::move(inputs));
   std::string x = inputs[0];
-  if (!inputs[1].empty()) x = call.emit("Max", {x, inputs[1]});
-  if (inputs.size() > 2) x = call.emit("Min", {x, inputs[2]});
+  AtenAttrs first;
+  if (is_float(type)) first.emplace_back("first", int64_t{1});
+  if (!inputs[1].empty()) x = call.emit("Max", {x, inputs[1]}, first);
+  if (inputs.size() > 2) x = call.emit("Min", {x, inputs[2]}, first);
   call.result("Identity", {x});
 }
 
 void clamp_below(AtenCall& call) {
   const DType type = call.out_type();
-  call.result("Clip", {call.operand("self", type), call.operand("min", type)});
+  const std::string x = call.operand("self", type), limit = call.operand("min", type);
+  if (call.is_tensor("min")) return call.result("Max", {x, limit}, {{"first", int64_t{1}}});
+  call.result("Clip", {x, limit});
 }
 
 void clamp_above(AtenCall& call) {
   const DType type = call.out_type();
-  call.result("Clip", {call.operand("self", type), "", call.operand("max", type)});
+  const std::string x = call.operand("self", type), limit = call.operand("max", type);
+  if (call.is_tensor("max")) return call.result("Min", {x, limit}, {{"first", int64_t{1}}});
+  call.result("Clip", {x, "", limit});
 }
 
 void where(AtenCall& call) {
@@ -225,15 +232,19 @@ void elu(AtenCall& call) {
   call.result("Elu", {call.tensor("self")}, {{"alpha", call.real("alpha", 1)}});
 }
 
+// Unlike a clamp these have no slope at their limits.
 void relu_six(AtenCall& call) {
   const DType type = call.out_type();
-  call.result("Clip", {call.tensor("self"), call.number(0, type), call.number(6, type)});
+  call.result("Clip", {call.tensor("self"), call.number(0, type), call.number(6, type)},
+              {{"open", int64_t{1}}});
 }
 
 void hard_tanh(AtenCall& call) {
   const DType type = call.out_type();
-  call.result("Clip", {call.tensor("self"), call.number(call.real("min_val", -1), type),
-                       call.number(call.real("max_val", 1), type)});
+  call.result("Clip",
+              {call.tensor("self"), call.number(call.real("min_val", -1), type),
+               call.number(call.real("max_val", 1), type)},
+              {{"open", int64_t{1}}});
 }
 
 void hard_sigmoid(AtenCall& call) {
@@ -365,6 +376,8 @@ constexpr AtenRow kElementwiseAtenRows[] = {
     {"aten.clip.default", clamp},
     {"aten.clamp_min.default", clamp_below},
     {"aten.clamp_max.default", clamp_above},
+    {"aten.clamp_min.Tensor", clamp_below},
+    {"aten.clamp_max.Tensor", clamp_above},
     {"aten.where.self", where},
     {"aten.where.ScalarOther", where},
     {"aten.where.ScalarSelf", where},

@@ -11,6 +11,10 @@ using sym::Expr;
 // A row that is padding gets no gradient. Where it is zeros, as PyTorch makes it, an index behind
 // the table reads the same zeros and writes nothing; else its gradient is cut off.
 void embedding(AtenCall& call) {
+  if (call.training() && call.is_trained("weight")) {
+    if (call.flag("scale_grad_by_freq", false)) return call.fail("scale_grad_by_freq");
+    if (call.flag("sparse", false)) return call.fail("sparse gradients");
+  }
   const std::string table = call.tensor("weight");
   std::string places = call.tensor("indices");
   const int64_t padding = call.integer("padding_idx", -1);

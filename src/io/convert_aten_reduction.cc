@@ -47,13 +47,24 @@ void truth_of(AtenCall& call) {
   call.result("Cast", {made}, {{"to", int64_t{9}}});
 }
 
-// Extremes along a dim, and where they are.
+// Extremes along a dim, and where they are. The value is read from its place, so that all of its
+// gradient goes there: amax would spread it over elements that tie.
 void extreme_at(AtenCall& call) {
   const int64_t axis = call.axis("dim", 0, call.rank("self"));
   const int64_t keep = call.flag("keepdim", false) ? 1 : 0;
   const std::string x = call.tensor("self");
   const std::string op(call.row().onnx);
-  call.result_at(0, "Reduce" + op, {x, call.integer_list({axis})}, {{"keepdims", keep}});
+  if (call.rank("self") == 0) {
+    call.result_at(0, "Identity", {x});
+  } else {
+    const AtenAttrs along = {{"axis", axis}, {"keepdims", int64_t{1}}};
+    const std::string place = call.emit("Arg" + op, {x}, along);
+    const std::string value = call.emit("GatherElements", {x, place}, {{"axis", axis}});
+    if (keep != 0)
+      call.result_at(0, "Identity", {value});
+    else
+      call.result_at(0, "Squeeze", {value, call.integer_list({axis})});
+  }
   call.result_at(1, "Arg" + op, {x}, {{"axis", axis}, {"keepdims", keep}});
 }
 
@@ -89,15 +100,21 @@ std::string variance(AtenCall& call, int64_t keep) {
   return call.emit("Div", {sum, call.number(static_cast<double>(*count) - correction, type)});
 }
 
-void variance_alone(AtenCall& call) {
-  const int64_t keep = call.flag("keepdim", false) ? 1 : 0;
+// The variance, or its root, which has slope 0 where all elements are equal.
+void spread_at(AtenCall& call, size_t output, int64_t keep) {
   const std::string made = variance(call, keep);
-  call.result(call.row().onnx, {made});
+  AtenAttrs attrs;
+  if (call.row().onnx == "Sqrt") attrs.emplace_back("norm", int64_t{1});
+  call.result_at(output, call.row().onnx, {made}, std::move(attrs));
 }
 
-void variance_and_mean(AtenCall& call) {
+void spread(AtenCall& call) {
+  spread_at(call, 0, call.flag("keepdim", false) ? 1 : 0);
+}
+
+void spread_and_mean(AtenCall& call) {
   const Reduced over = reduced(call);
-  call.result_at(0, "Identity", {variance(call, over.keep)});
+  spread_at(call, 0, over.keep);
   std::vector<std::string> inputs = {call.operand("self", call.out_type())};
   if (!over.axes.empty()) inputs.push_back(call.integer_list(over.axes));
   call.result_at(1, "ReduceMean", std::move(inputs), {{"keepdims", over.keep}});
@@ -132,11 +149,14 @@ constexpr AtenRow kReductionAtenRows[] = {
     {"aten.any.dims", truth_of, "ReduceMax"},
     {"aten.all.default", truth_of, "ReduceMin"},
     {"aten.all.dim", truth_of, "ReduceMin"},
-    {"aten.var.correction", variance_alone, "Identity"},
-    {"aten.var.dim", variance_alone, "Identity"},
-    {"aten.std.correction", variance_alone, "Sqrt"},
-    {"aten.std.dim", variance_alone, "Sqrt"},
-    {"aten.var_mean.correction", variance_and_mean},
+    {"aten.var.correction", spread, "Identity"},
+    {"aten.var.dim", spread, "Identity"},
+    {"aten.std.correction", spread, "Sqrt"},
+    {"aten.std.dim", spread, "Sqrt"},
+    {"aten.var_mean.correction", spread_and_mean, "Identity"},
+    {"aten.var_mean.dim", spread_and_mean, "Identity"},
+    {"aten.std_mean.correction", spread_and_mean, "Sqrt"},
+    {"aten.std_mean.dim", spread_and_mean, "Sqrt"},
     {"aten.linalg_vector_norm.default", norm},
     {"aten.norm.ScalarOpt_dim", norm},
 };

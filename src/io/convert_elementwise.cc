@@ -22,6 +22,14 @@ Status same(NodeCall& call) {
   return call.result(call.node().op_type, {x});
 }
 
+// The root of a sum of squares: an exported program's std says so.
+Status root(NodeCall& call) {
+  LT_ASSIGN(const ValueId x, call.value(0));
+  ir::Attrs attrs;
+  if (int_attr(call.node(), "norm", 0) != 0) attrs.emplace("norm", int64_t{1});
+  return call.result("Sqrt", {x}, std::move(attrs));
+}
+
 Status activation(NodeCall& call, std::vector<std::pair<std::string_view, double>> reals) {
   LT_ASSIGN(const ValueId x, call.value(0));
   ir::Attrs attrs;
@@ -137,7 +145,11 @@ Status clip(NodeCall& call) {
     if (limit) attrs.emplace(name, std::move(*limit));
   }
   LT_ASSIGN(ValueId x, call.value(0));
-  if (known) return attrs.empty() ? identity(call) : call.result("Clip", {x}, std::move(attrs));
+  if (known) {
+    if (attrs.empty()) return identity(call);
+    if (int_attr(call.node(), "open", 0) != 0) attrs.emplace("open", int64_t{1});
+    return call.result("Clip", {x}, std::move(attrs));
+  }
   std::vector<std::pair<std::string_view, ValueId>> steps;
   for (size_t i = 0; i < 2; ++i) {
     if (!call.has(i + 1)) continue;
@@ -305,11 +317,19 @@ Status n_ary(NodeCall& call, std::string_view kind) {
   return call.result_as(type, kind, {left, last});
 }
 
+// With `first`, which an exported program's clamp has, a limit takes nothing of a tie.
+Status extreme(NodeCall& call, std::string_view kind) {
+  if (int_attr(call.node(), "first", 0) == 0) return n_ary(call, kind);
+  LT_ASSIGN(const ValueId x, call.value(0));
+  LT_ASSIGN(const ValueId limit, call.value(1));
+  return call.result(kind, {x, limit}, {{"first", int64_t{1}}});
+}
+
 Status maximum(NodeCall& call) {
-  return n_ary(call, "Max");
+  return extreme(call, "Max");
 }
 Status minimum(NodeCall& call) {
-  return n_ary(call, "Min");
+  return extreme(call, "Min");
 }
 Status sum(NodeCall& call) {
   return n_ary(call, "Add");
@@ -343,7 +363,7 @@ constexpr ConvertRow kElementwiseRows[] = {
     {"Erf", 1, same},
     {"Exp", 1, same},
     {"Log", 1, same},
-    {"Sqrt", 1, same},
+    {"Sqrt", 1, root},
     {"Reciprocal", 1, same},
     {"Neg", 1, same},
     {"Abs", 1, same},

@@ -100,7 +100,7 @@ void add_unary(std::vector<Row>& rows) {
   rows.push_back(unary("HardSigmoid", 4, "alpha:real beta:real"));
   rows.push_back(unary("Gelu", 5, "approximate:word?"));
   rows.back().check = check_gelu;
-  rows.push_back(numeric("Clip", 2, "min:real? max:real?"));
+  rows.push_back(numeric("Clip", 2, "min:real? max:real? open:int?"));
   rows.push_back(numeric("PowScalar", 1, "exponent:real"));
   rows.push_back(numeric("AffineScalar", 2, "scale:real shift:real"));
   for (Row& row : rows)
@@ -141,6 +141,8 @@ void add_type_changing(std::vector<Row>& rows) {
 void add_binary(std::vector<Row>& rows) {
   for (std::string_view kind : {"Add", "Sub", "Mul", "Div", "Max", "Min"})
     rows.push_back(binary(kind, "N N -> N", "0<-0 0<-1", true));
+  for (Row& row : rows)
+    if (row.kind == "Max" || row.kind == "Min") row.attrs = "first:int?";
   rows.push_back(binary("LogAddExp", "T T -> T", "0<-0 0<-1", false));
   rows.back().flops = 4;
   rows.push_back(binary("Pow", "N N -> N", "0<-0", true));
@@ -173,7 +175,7 @@ void add_gradients(std::vector<Row>& rows) {
   rows.push_back(gradient("EluGrad", 4, "alpha:real"));
   rows.push_back(gradient("HardSigmoidGrad", 4, "alpha:real beta:real"));
   rows.push_back(gradient("HardSwishGrad", 5));
-  rows.push_back(gradient("ClipGrad", 3, "min:real? max:real?"));
+  rows.push_back(gradient("ClipGrad", 3, "min:real? max:real? open:int?"));
   rows.push_back(gradient("SoftplusGrad", 5));
   rows.push_back(gradient("MishGrad", 12));
   rows.push_back(gradient("ErfGrad", 5));

@@ -115,7 +115,8 @@ def elementwise(x, y, n):
     )
     yield from (op(n, 3) for op in (A.bitwise_and.Scalar, A.bitwise_or.Scalar, A.__and__.Scalar, A.__or__.Scalar))
     yield from (A.logical_not(a), A.bitwise_not(a), A.bitwise_not(n))
-    yield from (A.clamp(x, -0.5, 0.5), A.clamp.Tensor(x, -p, p - 0.6), A.clip(x, 0.1), A.clamp_min(x, 0.1), A.clamp_max(x, 0.1))
+    yield from (A.clamp(x, -0.5, 0.5), A.clamp.Tensor(x, -p, p - 0.6), A.clip(x, 0.1), A.clamp_min(x, 0.1), A.clamp_max(x, 0.1),
+                A.clamp_min.Tensor(x, p - 0.6), A.clamp_max.Tensor(x, p - 0.6))
     yield from (
         A.where.self(a, x, y),
         A.where.ScalarOther(a, x, 2.0),
@@ -285,6 +286,9 @@ def reduction(x, y, n):
         A.std.correction(x, [2], correction=0),
         A.std.dim(x, [1]),
         *A.var_mean.correction(x, [1], correction=1),
+        *A.var_mean.dim(x, [1]),
+        *A.std_mean.correction(x, [1], correction=1),
+        *A.std_mean.dim(x, [1]),
         A.linalg_vector_norm(x, 2, [1]),
         A.norm.ScalarOpt_dim(x, 1, [2]),
     )

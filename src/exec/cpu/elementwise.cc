@@ -177,6 +177,11 @@ Result<Built> build_with_params(const OpDesc& op) {
   return build_map(op, op.kind.ends_with("Grad") ? 2 : 1, op.kind, params_of(op));
 }
 
+Result<Built> build_clip_grad(const OpDesc& op) {
+  const bool open = int_attr(op, "open", 0) != 0;
+  return build_map(op, 2, open ? "ClipGrad/open" : "ClipGrad", params_of(op));
+}
+
 Result<Built> build_gelu(const OpDesc& op) {
   const bool tanh_form = word_attr(op, "approximate", "none") == "tanh";
   return build_map(op, op.kind.ends_with("Grad") ? 2 : 1, op.kind + (tanh_form ? "/tanh" : ""));
@@ -322,7 +327,7 @@ constexpr Entry kElementwiseEntries[] = {
     {"LeakyReluGrad", "T T -> T", kFloats, build_with_params, nullptr, true, {}, true, true},
     {"EluGrad", "T T -> T", kFloats, build_with_params, nullptr, true, {}, true, true},
     {"HardSigmoidGrad", "T T -> T", kFloats, build_with_params, nullptr, true, {}, true, true},
-    {"ClipGrad", "T T -> T", kFloats, build_with_params, nullptr, true, {}, true, true},
+    {"ClipGrad", "T T -> T", kFloats, build_clip_grad, nullptr, true, {}, true, true},
     {"MseLossGrad", "T T -> T", kFloats, build_mse_grad, nullptr, true, {}, true, true},
     {"RunningUpdate", "T T -> T", kFloats, build_running_update, nullptr, true, {}, true},
 };

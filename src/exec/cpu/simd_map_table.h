@@ -65,6 +65,7 @@ const MapEntry kMaps[] = {
     LT_FLOAT2("HardSigmoidGrad", FnHardSigmoidGrad),
     LT_FLOAT2("HardSwishGrad", FnHardSwishGrad),
     LT_FLOAT2("ClipGrad", FnClipGrad),
+    LT_FLOAT2("ClipGrad/open", FnClipGradOpen),
     LT_FLOAT2("SoftplusGrad", FnSoftplusGrad),
     LT_FLOAT2("MishGrad", FnMishGrad),
     LT_FLOAT2("ErfGrad", FnErfGrad),

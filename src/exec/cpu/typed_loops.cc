@@ -119,16 +119,17 @@ const MapEntry kGradients[] = {
     {"LeakyReluGrad", 'd', 'd', 2,
      kOf2<[](double a, double b, D p) { return (b > 0 ? a : p.a * a); }>},
     {"EluGrad", 'd', 'd', 2,
-     kOf2<[](double a, double b, D p) { return (b > 0 ? a : a * p.a * std::exp(b)); }>},
+     kOf2<[](double a, double b, D p) { return (b <= 0 ? a * p.a * std::exp(b) : a); }>},
     {"HardSigmoidGrad", 'd', 'd', 2, kOf2<[](double a, double b, D p) {
        const double y = p.a * b + p.b;
        return (y > 0 && y < 1 ? p.a * a : 0);
      }>},
-    {"HardSwishGrad", 'd', 'd', 2, kOf2<[](double a, double b, D) {
-       return (b <= -3 ? 0 : (b >= 3 ? a : a * (2 * b + 3) / 6));
-     }>},
+    {"HardSwishGrad", 'd', 'd', 2,
+     kOf2<[](double a, double b, D) { return (b <= -3 ? 0 : (b < 3 ? a * (2 * b + 3) / 6 : a)); }>},
     {"ClipGrad", 'd', 'd', 2,
      kOf2<[](double a, double b, D p) { return (b >= p.a && b <= p.b ? a : 0); }>},
+    {"ClipGrad/open", 'd', 'd', 2,
+     kOf2<[](double a, double b, D p) { return (b <= p.a || b >= p.b ? 0 : a); }>},
     {"SoftplusGrad", 'd', 'd', 2, kOf2<[](double a, double b, D) { return a * sigmoid(b); }>},
     {"MishGrad", 'd', 'd', 2, kOf2<[](double a, double b, D) { return a * mish_slope(b); }>},
     {"ErfGrad", 'd', 'd', 2, kOf2<[](double a, double b, D) {

@@ -23,7 +23,7 @@ const SlopeTable<T>& slopes() {
          return gate * (1 + x * (1 - gate));
        }},
       {"LeakyReluGrad", [](T x, S s) { return x > 0 ? T(1) : s.alpha; }},
-      {"EluGrad", [](T x, S s) { return x > 0 ? T(1) : s.alpha * std::exp(x); }},
+      {"EluGrad", [](T x, S s) { return x <= 0 ? s.alpha * std::exp(x) : T(1); }},
       {"HardSigmoidGrad",
        [](T x, S s) {
          const T y = s.alpha * x + s.beta;
@@ -31,7 +31,11 @@ const SlopeTable<T>& slopes() {
          return slopes ? s.alpha : T(0);
        }},
       {"HardSwishGrad", [](T x, S) { return hard_swish_slope(x); }},
-      {"ClipGrad", [](T x, S s) { return x >= s.low && x <= s.high ? T(1) : T(0); }},
+      {"ClipGrad",
+       [](T x, S s) {
+         if (s.open) return x <= s.low || x >= s.high ? T(0) : T(1);
+         return x >= s.low && x <= s.high ? T(1) : T(0);
+       }},
       {"SoftplusGrad", [](T x, S) { return sigmoid(x); }},
       {"MishGrad", [](T x, S) { return mish_slope(x); }},
       {"ErfGrad", [](T x, S) { return 2 / std::sqrt(std::numbers::pi_v<T>) * std::exp(-x * x); }},

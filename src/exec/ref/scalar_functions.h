@@ -20,6 +20,7 @@ template <class T>
 struct Scalars {
   T alpha = 0, beta = 0, low = 0, high = 0, scale = 0, shift = 0, exponent = 0;
   bool tanh_form = false;  // of Gelu
+  bool open = false;       // of Clip: its limits have no slope
 
   explicit Scalars(const Attributes& attrs)
       : alpha(static_cast<T>(attrs.real("alpha"))),
@@ -29,7 +30,8 @@ struct Scalars {
         scale(static_cast<T>(attrs.real("scale", 1))),
         shift(static_cast<T>(attrs.real("shift", 0))),
         exponent(static_cast<T>(attrs.real("exponent", 1))),
-        tanh_form(attrs.word("approximate") == "tanh") {}
+        tanh_form(attrs.word("approximate") == "tanh"),
+        open(attrs.integer("open") != 0) {}
 };
 
 template <class T>
@@ -72,7 +74,7 @@ T mish_slope(T x) {
 }
 template <class T>
 T hard_swish_slope(T x) {
-  return x <= -3 ? T(0) : x >= 3 ? T(1) : (2 * x + 3) / 6;
+  return x <= -3 ? T(0) : x < 3 ? (2 * x + 3) / 6 : T(1);
 }
 template <class T>
 T sign(T x) {
