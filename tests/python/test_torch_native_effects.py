@@ -251,7 +251,7 @@ MODULES = {
     "clipped": (Clipped, "'linear.weight'"),
     "step": (Stepped, "reads 'step'"),
     "spectral": (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), "'parametrizations.weight.0._u'"),
-    "old_spectral": (lambda: nn.utils.spectral_norm(nn.Linear(4, 4)), "'weight_v'"),
+    "old_spectral": (lambda: nn.utils.spectral_norm(nn.Linear(4, 4)), "'weight"),
     "instance_norm": (lambda: Images(nn.InstanceNorm2d(3, track_running_stats=True)), "'norm.running_mean'"),
     "checkpointed_norm": (lambda: Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))), "'body.1.num_batches_tracked' 2 times"),
     "checkpointed_images": (lambda: Checkpointed(Images(nn.BatchNorm2d(3))), "2 times"),

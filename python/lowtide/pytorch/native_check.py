@@ -157,7 +157,7 @@ class WholeStep:
             self.counts[name] = self.counts.get(name, 0) + amount
             return
         what = f"buffer '{name}'" if storage.role == BUFFER else f"parameter '{name}'" if storage.role == PARAMETER else \
-            f"its batch ('{name}')" if storage.role == INPUT else "a tensor that is neither of the model nor of the batch"
+            f"its batch ('{name}')" if storage.role == INPUT else f"'{name}', a tensor that is no buffer,"
         raise Unsupported(f"{call.place and f'{call.place}: '}the step changes {what} by {call.name}; the native engine keeps "
                           f"running statistics and counts of batches alone, and {TORCH}")
 
