@@ -125,7 +125,7 @@ Status run_max(const CLI::App& command, PlanCommand& given) {
   return {};
 }
 
-// Bytes, or what becomes bytes once the model is planned: "60%", "floor".
+// Bytes, or what becomes bytes once the model is planned: "60%", "floor" (the least found).
 Status take_budget(PlanCommand& given) {
   LT_ASSIGN(const Amount amount, parse_amount(given.budget, "--budget"));
   if (amount.kind == Amount::Kind::kBytes)
@@ -215,7 +215,8 @@ void add_plan(CLI::App& app, Action& action) {
           ->add_option(
               "--budget", given->budget,
               "of the whole device, as in 1.5GiB; or 60%, of the arena that needs none; or "
-              "floor. Where no flag speaks of levers: by order and recompute, and if these miss it "
+              "floor, the least arena that is found. Where no flag speaks of levers: by order and "
+              "recompute, and if these miss it "
               "by all levers that the device has; --allow recompute,reorder,rewrite: by those "
               "alone")
           ->type_name("BYTES|PERCENT|floor");

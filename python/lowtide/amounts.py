@@ -28,7 +28,7 @@ def bytes_of(text: str) -> int | None:
 
 
 class Amount(NamedTuple):
-    """A budget: bytes, or a share of what the best order needs; neither: the least that can be ("floor")."""
+    """A budget: bytes, or a share of what the best order needs; neither: the least that is found ("floor")."""
 
     bytes: int | None = None
     share: float | None = None

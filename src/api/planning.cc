@@ -354,13 +354,10 @@ Result<Planning> prepare_planning(const Model& model, const PlanOptions& options
 namespace {
 
 // Per cent are of the arena that the step needs in one part.
-Result<int64_t> budget_of(const Model& model, const std::string& text,
+Result<int64_t> budget_of(const Model& model, const Amount& amount,
                           pipeline::OptimizeOptions options) {
-  LT_ASSIGN(const Amount amount, parse_amount(text, "--budget"));
   MemoryScale scale;
-  if (amount.kind == Amount::Kind::kFloor) {
-    LT_ASSIGN(scale.floor_bytes, pipeline::least_bytes(model.state().graph, options));
-  } else if (amount.kind == Amount::Kind::kPercent) {
+  if (amount.kind == Amount::Kind::kPercent) {
     options.split = {};
     options.dump_folder.clear();
     options.progress = {};
@@ -399,6 +396,14 @@ std::string_view reason_of(const Error& missed) {
   return reason;
 }
 
+// The least arena that is found with the levers that are given, whatever time the step takes. The
+// proven floor is a number of its plan: no schedule need reach it.
+Result<Planned> least_found(const Model& model, Planning planning) {
+  constexpr double kAnyTime = 1e9;  // times each op once
+  LT_ASSIGN(auto made, pipeline::least_memory(model.state().graph, planning.options, kAnyTime));
+  return Planned{std::move(made), std::move(planning)};
+}
+
 // With all levers, in the time that is left. What missed the budget before becomes a note.
 Result<Planned> with_more_levers(const Model& model, PlanOptions options, int64_t budget_bytes,
                                  double seconds, const Error& missed, const Planning& before) {
@@ -433,7 +438,9 @@ Result<Planned> plan_as_asked(const Model& model, const PlanOptions& options, Pl
   }
   pipeline::OptimizeOptions within = planning.options;
   if (!options.budget.empty()) {
-    LT_ASSIGN(within.budget_bytes, budget_of(model, options.budget, planning.options));
+    LT_ASSIGN(const Amount amount, parse_amount(options.budget, "--budget"));
+    if (amount.kind == Amount::Kind::kFloor) return least_found(model, std::move(planning));
+    LT_ASSIGN(within.budget_bytes, budget_of(model, amount, planning.options));
     within = pipeline::after(std::move(within), seconds_since(start));
   }
   const bool is_open = within.budget_bytes && leaves_levers_open(options);

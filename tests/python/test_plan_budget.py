@@ -46,6 +46,16 @@ def test_the_verdict_names_time_bound_and_floor(tight, once):
     assert verdict["cut_short"] is False
 
 
+def test_floor_is_the_least_arena_that_is_found(once):
+    """The proven floor of this step lies below every arena that is found, so as a budget it would be refused."""
+    least = run_json("plan", *UNET, *QUICK, *RECOMPUTE, "--budget", "floor")
+    assert least["floor_bytes"] < least["arena_bytes"] < 0.93 * once["arena_bytes"]
+    refused = run("plan", *UNET, *QUICK, *RECOMPUTE, "--budget", least["floor_bytes"])
+    assert refused.returncode == 3
+    named = re.search(r"smallest arena found has (\d+)", refused.stderr)
+    assert named is None or least["arena_bytes"] <= int(named[1]) * 1.01
+
+
 def test_the_actions_add_up(tight):
     _, verdict, _ = tight
     actions = verdict["actions"]

@@ -38,7 +38,8 @@ class StepKeywords(TypedDict, total=False):
 class StepOptions:
     """What compile_step and plan take beside model, loss, optimizer and batch.
 
-    budget: bytes of the whole device: a number or "2GiB", "60%" (of what the best order needs), "floor"; None: any.
+    budget: bytes of the whole device: a number or "2GiB", "60%" (of what the best order needs), "floor" (the least
+    arena that is found); None: any.
     clip_norm, clip_value: of the gradients, as torch.nn.utils.clip_grad_norm_ and clip_grad_value_.
     accumulate: so many batches (a list) make one update; the loss is the sum of theirs.
     data_parallel: under torchrun: gradients are averaged over all ranks, which run one plan (ranks.py).

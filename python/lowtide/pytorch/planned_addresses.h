@@ -18,8 +18,6 @@
 // and lt_install.
 #pragma once
 
-#include "python_frames.h"  // first: Python's header is to be
-
 #include <c10/core/Allocator.h>
 
 #include <algorithm>
@@ -30,6 +28,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "python_frames.h"  // first: Python's header is to be
 
 namespace planned {
 
@@ -81,7 +81,7 @@ struct Running {
   Arena* arena = nullptr;  // of a step; null: there is none
   const Lists* lists = nullptr;
   int64_t cursor = 0, end = 0;
-  bool watched = false;  // PyTorch hands kernels to somebody else's Python first
+  bool watched = false;         // PyTorch hands kernels to somebody else's Python first
   const void* frame = nullptr;  // of the own code; null: it does not run now
   Counts counts;
 };
