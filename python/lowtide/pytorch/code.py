@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from . import first_run
 from .calls import Call, Number, Program, Ref
 from .units import Unit
 
@@ -28,6 +29,11 @@ class Source:
         self.live: dict[int, set[int]] = {}  # storage -> its tensors that have names now
         self.renamed: dict[int, str] = {}  # tensors that go by another name in this unit
         self.constants: dict[Any, str] = {}
+        self.looks = False  # whether there are lines that look at each result (first_run.py)
+
+    def look(self, tensor: int, taken: int | None = None) -> None:
+        if self.looks:
+            self.emit(f"{first_run.NAME}({tensor}, t{tensor}{'' if taken is None else f', {taken}'})")
 
     def emit(self, line: str) -> None:
         self.lines.append(line)
@@ -91,7 +97,10 @@ class Source:
             if missing:
                 waiting += missing
                 continue
-            self.assign(recipe, [o for o in recipe.outs if o is not None])
+            made = [o for o in recipe.outs if o is not None]
+            self.assign(recipe, made)
+            for tensor in made:
+                self.look(tensor)
             waiting.pop()
 
     def assign(self, call: Call, kept: list[int]) -> None:
@@ -119,6 +128,8 @@ class Source:
         names = sorted(f"t{t}" for t in self.live.pop(storage, ()))
         if names:
             self.emit(" = ".join(names) + " = None")
+            if self.looks:
+                self.emit(f"{first_run.NAME}_gone({storage})")
         return None
 
     # ---- units
@@ -160,6 +171,7 @@ class Source:
             self.need(tensor)
         made = self.program.storages[unit.makes[0]].base
         self.emit(f"t{made} = {self.invocation(form)}")
+        self.look(made, taken)
         self.drop(taken)
         self.there(made)
 
@@ -175,6 +187,8 @@ class Source:
             self.assign(call, [o for o in outs if o in used or self.program.tensors[o].storage in unit.makes])
         for storage in own - set(unit.makes):
             self.drop(storage)
+        for storage in unit.makes:
+            self.look(self.program.storages[storage].base)
 
 
 def compiled(lines: list[str], names: dict[str, Any], given: list[str], result: str, name: str) -> Callable:

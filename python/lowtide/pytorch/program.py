@@ -23,6 +23,7 @@ from . import ranks  # noqa: F401: lowtide::average
 from .addresses import Place
 from .calls import MADE, UNCOUNTED_WRITES, Program
 from .code import Source
+from .first_run import NAME, FirstRun, is_look
 from .graph_text import GraphText
 from .measure import Allocation, Measured, results
 from .transfers import StreamTransfers, Transfers, given_in
@@ -45,6 +46,8 @@ class Executable:
     # Shapes of the gradients that are averaged over all ranks before judge() is called, in the plan's order.
     averages: list[tuple[tuple[int, ...], torch.dtype]] = field(default_factory=list)
     aside: Callable[[], None] = lambda: None  # from here to the next unit memory is taken beside the arena
+    first: Callable[[list], tuple] | None = None  # the same with a look at each result
+    looks: FirstRun | None = None
 
 
 class _Places:
@@ -69,6 +72,7 @@ class _Generator:
                  addresses: bool) -> None:
         self.program, self.units, self.measured = program, units, measured
         self.source = Source(program)
+        self.source.looks = True
         self.places = _Places(plan)
         self.ops = [graph.ops.get(name) for name in plan.op_names()]
         self.names = [name for name in plan.op_names()]
@@ -173,6 +177,7 @@ class _Generator:
             self.source.emit(f"{self.base(storage)} = load({storage})")
             if self.program.storages[storage].base >= 0:
                 self.source.there(self.program.storages[storage].base)
+                self.source.look(self.program.storages[storage].base)
         self.note_lines(-1)
 
     def take(self, step: PlannedStep) -> None:
@@ -211,8 +216,9 @@ def _say_homes(made: _Generator, names: list[str]) -> None:
 
 
 def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, measured: list[Measured],
-             judge: Callable, mark: Callable | None) -> Executable:
-    """The step as a function. `judge(loss)`, or `judge(loss, gradients)`, is called before the first update, `mark(part)` before each unit."""
+             judge: Callable, mark: Callable | None, whole: bool = True) -> Executable:
+    """The step as a function. `judge(loss)`, or `judge(loss, gradients)`, is called before the first update, `mark(part)` before each unit.
+    `whole`: nothing of it runs in parts, so strides of views are those that were traced."""
     made = _Generator(program, units, graph, plan, measured, mark is not None)
     names = given_names(program, made.transfers.homes)
     _say_homes(made, names)
@@ -227,12 +233,19 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     made.note_lines(-1)
     result = "(" + "".join(f"t{o}, " if o is not None else "None, " for o in program.outputs) + ")"
     head = ["def run(given):", f"    {', '.join(names)}, = given", "    given.clear()"]
-    text = "\n".join([*head, *(f"    {line}" for line in made.source.lines), f"    return {result}"])
-    scope = dict(made.source.names)
-    exec(compile(text, "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
+    looks = FirstRun(program, units, whole)
+    made.source.names.update({NAME: looks.look, f"{NAME}_gone": looks.gone})
+
+    def compiled(lines: list[str]) -> Callable:
+        scope = dict(made.source.names)
+        exec(compile("\n".join([*head, *lines, f"    return {result}"]), "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
+        return scope["run"]
+
+    lines = ["" if is_look(line) else f"    {line}" for line in made.source.lines]  # blank: lines keep their numbers
+    text = "\n".join([*head, *(line for line in lines if line), f"    return {result}"])
     resident = made.places.resident_bytes
     made.parts.append([])  # of a part that has no allocations all are others
     aside = functools.partial(mark, len(made.parts) - 1) if mark is not None else lambda: None
-    return Executable(scope["run"], text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
+    return Executable(compiled(lines), text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
                       resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, dict(made.writes),
-                      made.averages, aside)
+                      made.averages, aside, compiled([f"    {line}" for line in made.source.lines]), looks)

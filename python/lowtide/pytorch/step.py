@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..errors import Usage
+from ..errors import Internal, Usage
 from ..plans import Plan, bytes_text
 from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
@@ -42,6 +42,7 @@ from .own_step import signature
 from .planning import Planned, best_plan
 from .reachable import MISSING
 from .program import Executable, generate
+from .room import there_is_room
 from .transfers import Transfers
 from .untouched import Note, untouched
 
@@ -76,6 +77,7 @@ class _Ready:
     lists: Lists | None  # of the plan's allocations
     buffers: list[int]  # places in `given` of what the step writes before the updates
     stream: Any  # that it is queued to
+    looked: bool = False  # a step of it has run, whose results were looked at
 
     @property
     def device(self) -> Cpu | Cuda:
@@ -273,7 +275,8 @@ class Step:
         memory = allocator(program.device.type)
         program.device.prepare()
         mark = memory.library.lt_mark if memory is not None else None
-        code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark)
+        code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark,
+                        planned.captured.parts == 1)
         lists = Lists(memory, code.parts) if memory is not None else None
         made = _Ready(planned, code, self._fitting(memory, code.arena_bytes), lists, written_buffers(program, units),
                       program.device.stream())
@@ -386,6 +389,7 @@ class Step:
         state = ready.device.get_state()
         buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
         self._versions = self._expected_versions(ready, given)
+        updated = self._copies_of_updated(ready, given)
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
         try:
@@ -393,6 +397,8 @@ class Step:
                 outputs = self._in_arena(ready, given)
         except BaseException as problem:
             self._tell_ranks(problem, ready)
+            if self._updating and isinstance(problem, Internal) and updated:  # a look of the first run
+                buffers, self._updating = [*buffers, *updated], False
             self._explain(problem, ready, buffers, state)
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
@@ -411,6 +417,15 @@ class Step:
             if not tensor.is_inference() and not unknown:
                 found.append((tensor, tensor._version + more, program.storages[storage].name))
         return found
+
+    def _copies_of_updated(self, ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """In the first run of a plan, if there is room: what updates write, to be put back where a look finds a difference behind the
+        first of them."""
+        captured = ready.planned.captured
+        written = {s for unit in captured.units if unit.update is not None for s in unit.updates}
+        found = [t for number, t in zip(captured.program.given, given, strict=True) if captured.program.tensors[number].storage in written]
+        room = not ready.looked and there_is_room(captured.program.device.device, ready.planned.plan, self._options, sum(t.nbytes for t in found))
+        return [(t, t.clone()) for t in found] if room else []
 
     def _saved_copy(self, place: int, buffer: torch.Tensor) -> torch.Tensor:
         if place not in self._saved:
@@ -452,8 +467,8 @@ class Step:
             ready.arena.trim(self._may_hold(ready))
             ready.arena.begin(ready.lists, ready.code.arena_bytes)
         try:
-            outputs = ready.code.run(given)
-            done = True
+            outputs = (ready.code.run if ready.looked else self._look(ready, given))(given)
+            done = ready.looked = True
             return outputs
         finally:
             counts = ready.arena.end() if ready.arena is not None else ()
@@ -464,6 +479,14 @@ class Step:
                 moves.end_step(failed_in_update=self._updating and not done)
                 self.memory.home_bytes, self.memory.host_bytes = moves.home_bytes, self._host.nbytes
                 self.memory.stored_bytes, self.memory.loaded_bytes = moves.stored_bytes, moves.loaded_bytes
+
+    @staticmethod
+    def _look(ready: _Ready, given: list[torch.Tensor]) -> Callable[[list], tuple]:
+        """The first run of a plan (first_run.py)."""
+        homes = ready.code.transfers.homes if ready.code.transfers is not None else ()
+        ready.code.looks.begin((number, tensor) for number, tensor in zip(ready.planned.captured.program.given, given, strict=False)
+                               if ready.planned.captured.program.tensors[number].storage not in homes)
+        return ready.code.first
 
     def _may_hold(self, ready: _Ready) -> int:
         """Bytes of the arena beside this plan's residents, so that together they are not more than the largest plan."""
