@@ -25,7 +25,7 @@ WRONG = {
     "data_parallel": (["no", 1, None], "is neither True nor False"),
     "check_finite": (["yes", 0], "is none of True, False, 'loss'"),
     "cache": (["no", None, 1], "is neither True nor False"),
-    "progress": (["no", 1], "is none of True, False, None"),
+    "progress": (["no", 1], "is none of True, False, None"), "rehearse": (["no", 1], "is none of True, False, None"),
     "shapes": (["same", None, 3, numpy.zeros(2)], "is none of replan, fixed"),
     "engine": (["cuda", None, ["torch"]], "is none of torch, native, auto"),
     "swap": (["file", True, "host=", "host=0B", "host=much", "hosts"], "is none of 'host', 'host=2GiB'"),

@@ -39,7 +39,8 @@
     again.py        lowtide.measure: kernels timed again, for the plans that come
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
-    first_run.py    the first run of a plan against what it was made for; room.py: whether there is memory for copies
+    first_run.py    the first run of a plan against what it was made for
+    beside_eager.py a rehearsal: the planned step beside eager mode; room.py: whether there is memory for it
     transfers.py    what a plan stores and loads, copied while kernels run
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp, cuda_allocator.cpp)
     wrappers.py     optimizers of accelerate and Lightning, and what they wrap

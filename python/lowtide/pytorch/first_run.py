@@ -4,8 +4,8 @@ Kinds of units are measured alone, and plans, addresses and code go by what was 
 the step is looked at in the first step of each plan: shape, strides, type and device of each result, and whose memory it lies in
 (its own; a view's is its storage's; a result in the place of an operand lies there). The generated code has these looks in
 its first form (`seen(5, t5)`), blank lines in their place in the form that runs ever after; a look takes no memory.
-What differs is a bug of Lowtide's: `lowtide.Internal` names op and line, and the model is as before, if there was room to keep copies of
-what updates had changed by then.
+What differs is a bug of Lowtide's: `lowtide.Internal` names op and line. Before the first update the model is as before; a rehearsal
+(beside_eager.py) is such a first run on copies.
 
 Tests: tests/python/test_torch_compared.py.
 """
@@ -84,7 +84,7 @@ class FirstRun:
         unit, recipe = self.maker.get(storage), self.program.tensors[number].recipe
         name = recipe.name if recipe is not None else unit.name if unit is not None else self.called(storage)
         place = unit.place if unit is not None else ""
-        raise Internal(f"{place and place + ': '}{name} {said}; this is a bug of Lowtide's, and nothing was updated by it")
+        raise Internal(f"{place and place + ': '}{name} {said}; this is a bug of Lowtide's")
 
 
 def _said(dtype: torch.dtype, shape: Iterable[int], stride: Iterable[int], device: torch.device) -> str:

@@ -32,6 +32,7 @@ class StepKeywords(TypedDict, total=False):
     time_limit_seconds: float | None
     progress: bool | None
     cache: bool
+    rehearse: bool | None
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class StepOptions:
     step along its samples, by the planner's fission (samples.py); or "auto". Sums then add in another order.
     engine: "torch" (bit for bit as eager mode), "native" (Lowtide's own kernels; native.py), "auto" (the faster one).
     effort: of the search, about in seconds.  progress: None: on a terminal.
+    rehearse: one step beside eager mode when the model is compiled (beside_eager.py).
     """
 
     budget: int | str | None = None
@@ -69,6 +71,7 @@ class StepOptions:
     time_limit_seconds: float | None = None
     progress: bool | None = None
     cache: bool = True
+    rehearse: bool | None = None
 
     @staticmethod
     def of(options: dict[str, Any]) -> StepOptions:
@@ -146,6 +149,7 @@ _CHECKS: dict[str, _Check] = {
     "accumulate": (_is_count, "is no whole number of at least 1"),
     "data_parallel": _FLAG, "cache": _FLAG, "strict": _FLAG,
     "check_finite": (lambda v: isinstance(v, bool) or isinstance(v, str) and v == "loss", "is none of True, False, 'loss'"),
+    "rehearse": (lambda v: v is None or isinstance(v, bool), "is none of True, False, None"),
     "progress": (lambda v: v is None or isinstance(v, bool), "is none of True, False, None"),
     "shapes": _word("replan", "fixed"), "engine": _word("torch", "native", "auto"),
     "swap": (lambda v: v is None or _is_room(v), "is none of 'host', 'host=2GiB'"),

@@ -1,12 +1,8 @@
-"""Whether there is memory for copies that a plan does not count: of what the first run may have to put back, of a rehearsal."""
+"""Whether there is memory for what no plan counts: a rehearsal."""
 
 from __future__ import annotations
 
 import torch
-
-from ..amounts import amount_of
-from ..plans import Plan
-from .options import StepOptions
 
 SPARE = 0.8  # of what the system says is free
 
@@ -22,10 +18,6 @@ def free_bytes(device: torch.device) -> int:
         return 0
 
 
-def there_is_room(device: torch.device, plan: Plan, options: StepOptions, more: int) -> bool:
-    """For so many bytes beside the plan: within its budget, and within what is free."""
-    asked = amount_of(options.budget)
-    limit = asked.limit(plan.verdict["peak_before_bytes"]) if asked is not None else None
-    if asked is not None and (limit is None or plan.arena_bytes + more > limit):
-        return False
+def there_is_room(device: torch.device, more: int) -> bool:
+    """For so many bytes beside what is taken already."""
     return more <= free_bytes(device) * SPARE

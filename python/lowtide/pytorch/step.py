@@ -26,10 +26,11 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..errors import Internal, Usage
+from ..errors import Usage
 from ..plans import Plan, bytes_text
 from . import hooks, ranks
 from .addresses import Allocator, Arena, Lists, allocator
+from .beside_eager import rehearsed
 from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import CPU, Cpu, Cuda, device_of
@@ -42,7 +43,6 @@ from .own_step import signature
 from .planning import Planned, best_plan
 from .reachable import MISSING
 from .program import Executable, generate
-from .room import there_is_room
 from .transfers import Transfers
 from .untouched import Note, untouched
 
@@ -100,6 +100,7 @@ class Step:
                  options: StepOptions) -> None:
         self._begin(model, loss_fn, optimizer, options)
         _, self._now = self._for(batch)
+        self.rehearsal = rehearsed(self, batch)
 
     def _begin(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer,
                options: StepOptions) -> None:
@@ -115,7 +116,7 @@ class Step:
         self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
         self._saved: dict[int, torch.Tensor] = {}  # place in `given` -> the buffer before the step
         self.memory = Memory()
-        self.why = ""
+        self.why = self.rehearsal = ""
 
     # ---- what it is
 
@@ -167,6 +168,7 @@ class Step:
                                          f"{bytes_text(moves.home_bytes)} of parameters, state and batch at home outside the arena")
         said = f" (with {bytes_text(kept)} of copies of buffers and of results)" if moves is None else ""
         more += f"; {self._now.planned.captured.in_words()}" if self.parts > 1 else ""
+        more += f"; {self.rehearsal}" if self.rehearsal else ""
         if self.addresses:
             return (f"engine torch{self.why and f' ({self.why})'}: {bytes_text(code.arena_bytes)} arena with planned addresses beside "
                     f"{bytes_text(code.resident_bytes)} of parameters, buffers, state and batch{said}{more}")
@@ -389,7 +391,6 @@ class Step:
         state = ready.device.get_state()
         buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
         self._versions = self._expected_versions(ready, given)
-        updated = self._copies_of_updated(ready, given)
         if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
             given.append(state)
         try:
@@ -397,8 +398,6 @@ class Step:
                 outputs = self._in_arena(ready, given)
         except BaseException as problem:
             self._tell_ranks(problem, ready)
-            if self._updating and isinstance(problem, Internal) and updated:  # a look of the first run
-                buffers, self._updating = [*buffers, *updated], False
             self._explain(problem, ready, buffers, state)
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
@@ -417,15 +416,6 @@ class Step:
             if not tensor.is_inference() and not unknown:
                 found.append((tensor, tensor._version + more, program.storages[storage].name))
         return found
-
-    def _copies_of_updated(self, ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """In the first run of a plan, if there is room: what updates write, to be put back where a look finds a difference behind the
-        first of them."""
-        captured = ready.planned.captured
-        written = {s for unit in captured.units if unit.update is not None for s in unit.updates}
-        found = [t for number, t in zip(captured.program.given, given, strict=True) if captured.program.tensors[number].storage in written]
-        room = not ready.looked and there_is_room(captured.program.device.device, ready.planned.plan, self._options, sum(t.nbytes for t in found))
-        return [(t, t.clone()) for t in found] if room else []
 
     def _saved_copy(self, place: int, buffer: torch.Tensor) -> torch.Tensor:
         if place not in self._saved:
@@ -459,7 +449,8 @@ class Step:
         finally:
             ready.device.set_state(state)
 
-    def _in_arena(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
+    def _in_arena(self, ready: _Ready, given: list[torch.Tensor], changed: Callable[[Callable], Callable] = lambda run: run) -> tuple:
+        """`changed`: of the code that runs what runs in its place."""
         moves, done = ready.code.transfers, False
         if moves is not None:
             moves.begin_step()
@@ -467,7 +458,7 @@ class Step:
             ready.arena.trim(self._may_hold(ready))
             ready.arena.begin(ready.lists, ready.code.arena_bytes)
         try:
-            outputs = (ready.code.run if ready.looked else self._look(ready, given))(given)
+            outputs = changed(ready.code.run if ready.looked else self._look(ready, given))(given)
             done = ready.looked = True
             return outputs
         finally:
