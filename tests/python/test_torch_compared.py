@@ -28,7 +28,7 @@ def loss_of(model, x):
 def exchange(step, op, other):
     """The kernel of an op in the step's code is another function."""
     for run in (step._now.code.run, step._now.code.first):
-        names = [name for name, value in run.__globals__.items() if value is op]
+        names = [name for name, value in run.__globals__.items() if value is op._op]
         assert names, f"no {op} in the step"
         run.__globals__.update(dict.fromkeys(names, other))
 
@@ -97,7 +97,7 @@ def with_kernel(monkeypatch, op, other):
     def generated(*them):
         made = generate(*them)
         for run in (made.run, made.first):
-            names = [name for name, value in run.__globals__.items() if value is op]
+            names = [name for name, value in run.__globals__.items() if value is op._op]
             run.__globals__.update(dict.fromkeys(names, other))
         return made
 

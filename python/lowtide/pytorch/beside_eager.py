@@ -83,7 +83,7 @@ def _why_not(step: Step) -> str:
 def _compare(step: Step, batch: Any) -> str:
     with state_as_before(step._optimizer):  # whoever asks for it makes it
         mine = _planned(step, batch)
-        step.make_room()
+        step._make_room()
         its = _eager(step, batch)
         again = _eager(step, batch) if mine.problem is None and its.problem is None and _differences(mine, its, True) else its
     step.planned.captured.updates.begun.clear()
