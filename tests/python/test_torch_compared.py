@@ -27,10 +27,10 @@ def loss_of(model, x):
 
 def exchange(step, op, other):
     """The kernel of an op in the step's code is another function."""
-    for run in (step._now.code.run, step._now.code.first):
-        names = [name for name, value in run.__globals__.items() if value is op._op]
-        assert names, f"no {op} in the step"
-        run.__globals__.update(dict.fromkeys(names, other))
+    scope = step._now.code.run.__globals__  # both forms of the code have it
+    names = [name for name, value in scope.items() if value is op._op]
+    assert names, f"no {op} in the step"
+    scope.update(dict.fromkeys(names, other))
 
 
 def transposed(op):
@@ -96,9 +96,8 @@ def with_kernel(monkeypatch, op, other):
 
     def generated(*them):
         made = generate(*them)
-        for run in (made.run, made.first):
-            names = [name for name, value in run.__globals__.items() if value is op._op]
-            run.__globals__.update(dict.fromkeys(names, other))
+        scope = made.run.__globals__
+        scope.update(dict.fromkeys([name for name, value in scope.items() if value is op._op], other))
         return made
 
     monkeypatch.setattr(step_module, "generate", generated)

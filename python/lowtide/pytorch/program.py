@@ -49,6 +49,13 @@ class Executable:
     first: Callable[[list], tuple] | None = None  # the same with a look at each result
     looks: FirstRun | None = None
 
+    def __post_init__(self) -> None:
+        self.plain = self.run
+
+    def next_run(self, looked: bool) -> Callable[[list], tuple]:
+        """What runs now: the first time the form with looks, unless somebody has put other code in the place of the plain one."""
+        return self.first if self.first is not None and not looked and self.run is self.plain else self.run
+
 
 class _Places:
     """Addresses of the plan as offsets into the arena: residents take no room in it."""
@@ -236,10 +243,11 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     looks = FirstRun(program, units, whole)
     made.source.names.update({NAME: looks.look, f"{NAME}_gone": looks.gone})
 
+    scope = dict(made.source.names)
+
     def compiled(lines: list[str]) -> Callable:
-        scope = dict(made.source.names)
         exec(compile("\n".join([*head, *lines, f"    return {result}"]), "<lowtide step>", "exec"), scope)  # noqa: S102: our own lines
-        return scope["run"]
+        return scope.pop("run")
 
     lines = ["" if is_look(line) else f"    {line}" for line in made.source.lines]  # blank: lines keep their numbers
     text = "\n".join([*head, *(line for line in lines if line), f"    return {result}"])

@@ -458,7 +458,9 @@ class Step:
             ready.arena.trim(self._may_hold(ready))
             ready.arena.begin(ready.lists, ready.code.arena_bytes)
         try:
-            outputs = changed(ready.code.run if ready.looked else self._look(ready, given))(given)
+            if not ready.looked:
+                self._look(ready, given)
+            outputs = changed(ready.code.next_run(ready.looked))(given)
             done = ready.looked = True
             return outputs
         finally:
@@ -472,12 +474,11 @@ class Step:
                 self.memory.stored_bytes, self.memory.loaded_bytes = moves.stored_bytes, moves.loaded_bytes
 
     @staticmethod
-    def _look(ready: _Ready, given: list[torch.Tensor]) -> Callable[[list], tuple]:
+    def _look(ready: _Ready, given: list[torch.Tensor]) -> None:
         """The first run of a plan (first_run.py)."""
         homes = ready.code.transfers.homes if ready.code.transfers is not None else ()
         ready.code.looks.begin((number, tensor) for number, tensor in zip(ready.planned.captured.program.given, given, strict=False)
                                if ready.planned.captured.program.tensors[number].storage not in homes)
-        return ready.code.first
 
     def _may_hold(self, ready: _Ready) -> int:
         """Bytes of the arena beside this plan's residents, so that together they are not more than the largest plan."""
