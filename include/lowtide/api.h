@@ -95,9 +95,7 @@ struct PlanOptions {
   std::string costs_file = {};  // measured kernel times (run --measure) in place of predicted ones
   bool costs_any_device = false;  // take them also where they were measured on another device
   std::optional<int64_t> budget_bytes = {};  // of the whole device; or one of these two:
-  // "60%" (of the arena that needs none, in one part), "floor" (the least arena that is found with
-  // the levers that are given), "2GiB"
-  std::string budget = {};
+  std::string budget = {};  // "60%" (of the arena that needs none), "floor" (least found), "2GiB"
   std::optional<double> slowdown = {};  // least memory in so much more time than each op once (0.1)
   int threads = 0;  // for which the CPU kernels are planned; 0: as many as the machine has
   // Levers. "split,recompute,swap,reorder,rewrite": only these, or all but these.

@@ -51,7 +51,7 @@ def test_floor_is_the_least_arena_that_is_found(once):
     least = run_json("plan", *UNET, *QUICK, *RECOMPUTE, "--budget", "floor")
     assert least["floor_bytes"] < least["arena_bytes"] < 0.93 * once["arena_bytes"]
     refused = run("plan", *UNET, *QUICK, *RECOMPUTE, "--budget", least["floor_bytes"])
-    assert refused.returncode == 3
+    assert refused.returncode in (3, 5), "proven, or not found"
     named = re.search(r"smallest arena found has (\d+)", refused.stderr)
     assert named is None or least["arena_bytes"] <= int(named[1]) * 1.01
 

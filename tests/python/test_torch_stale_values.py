@@ -201,3 +201,40 @@ def test_nothing_of_the_users_is_called_to_find_values():
 
     step = lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.0), data(), effort=0.1)
     assert torch.equal(step(data()), loss_fn(model, data()).detach())
+
+
+class _Patched(torch.nn.Module):
+    gain = staticmethod(torch.tanh)
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.flags = torch.nn.Linear(4, 4), {"on"}
+        self.part = functools.partial(torch.mul, other=1.0)
+
+    def act(self, x):
+        return x.tanh()
+
+    def forward(self, x):
+        y = self.part(self.act(self.one(x)))
+        y = self.gain(y) if "on" in self.flags else y
+        return y * getattr(self, "scale", 1.0)
+
+
+@pytest.mark.parametrize("change", [
+    lambda m: lambda: setattr(m, "act", lambda x: x.sigmoid()),
+    lambda m: lambda: setattr(m, "forward", lambda x: m.one(x).relu()),
+    lambda m: lambda: setattr(m.one, "forward", lambda x: x * 2),
+    lambda m: lambda: m.flags.clear(),
+    lambda m: lambda: m.part.keywords.update(other=3.0),
+    lambda m: lambda: setattr(m, "scale", 2.0),
+], ids=["method", "forward", "forward of a package's module", "set", "partial", "absent attribute"])
+def test_code_and_what_was_absent_are_seen(change):
+    torch.manual_seed(0)
+    model, batch = _Patched(), torch.randn(3, 4)
+    change = change(model)
+    step = lowtide.compile_step(model, lambda m, b: m(b).square().mean(), torch.optim.SGD(model.parameters(), lr=0.0), batch, effort=0.2)
+    step(batch)
+    change()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert torch.equal(step(batch), model(batch).square().mean().detach())

@@ -14,6 +14,7 @@ Tests: tests/python/test_torch_reentrant.py.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -68,13 +69,16 @@ def _keep_from_users(roots: Iterable[Any], handles: list[Any]) -> None:
 
 @contextlib.contextmanager
 def traced() -> Iterator[None]:
-    """Within, backward() of whatever runs (the step, a checkpoint, loss_fn itself) leaves the user's tensors alone."""
+    """Within, backward() of whatever runs in this thread (the step, a checkpoint, loss_fn itself) leaves the user's tensors alone;
+    that of another thread, which trains another model meanwhile, is PyTorch's."""
     handles: list[Any] = []
-    backward = torch.autograd.backward
+    backward, mine = torch.autograd.backward, threading.get_ident()
 
     def kept(tensors: Any, *more: Any, **named: Any) -> None:
+        if threading.get_ident() != mine:
+            return backward(tensors, *more, **named)
         _keep_from_users([tensors] if isinstance(tensors, torch.Tensor) else tensors, handles)
-        backward(tensors, *more, **named)
+        return backward(tensors, *more, **named)
 
     torch.autograd.backward = kept
     try:

@@ -26,6 +26,7 @@ import contextlib
 import linecache
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -168,11 +169,12 @@ class Decisions:
 def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iterator[None]:
     """Within, truth values that only a step knows are asked of `decisions`. `known`: what a tensor is known to hold, or None."""
     tensor_bool, symbol_bool = torch.Tensor.__bool__, torch.SymBool.__bool__
+    mine = threading.get_ident()
     formats = {kind: kind.__format__ for kind in (torch.SymInt, torch.SymFloat, torch.SymBool)}
 
     def of_tensor(self: torch.Tensor) -> bool:
         frame = sys._getframe(1)
-        if decisions.asking or self.numel() != 1 or _is_internal(frame.f_code.co_filename):
+        if threading.get_ident() != mine or decisions.asking or self.numel() != 1 or _is_internal(frame.f_code.co_filename):
             return tensor_bool(self)
         if not isinstance(self, FakeTensor):  # it was there before the step: the fake one that stands for it
             self = torch.ops.aten.alias(self)

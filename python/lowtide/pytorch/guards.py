@@ -26,15 +26,15 @@ from typing import Any, NamedTuple
 import torch
 
 from .externals import geometry_of
-from .reachable import (ATOMS, MISSING, Cell, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of, is_packaged,
-                        names_of, slots_of)
+from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
+                        is_packaged, names_of, slots_of, words_of)
 from .untouched import same
 
 MANY = 64  # entries of a container; what is longer is data
 _UNREAD = frozenset("""__init__ __new__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __deepcopy__ __del__ __init_subclass__ extra_repr
     reset_parameters _init_weights __dir__ state_dict load_state_dict""".split())
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_CONTAINERS = (dict, list, tuple)
+_CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 
 
 class Entry(NamedTuple):
@@ -73,7 +73,9 @@ class Walk:
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable) -> None:
         self.entries: dict[tuple[int, Any], Entry] = {}
+        self.methods: dict[tuple[int, str], Entry] = {}
         self.names: set[str] = set()
+        self.words: set[str] = set()  # names that the code has as words, which may be looked for where they are not
         self.code: set[types.CodeType] = set()
         self.objects: dict[int, tuple[Any, str, frozenset[str]]] = {}
         self.rooms: dict[int, Room] = {}
@@ -114,8 +116,9 @@ class Walk:
             self.later(thing.__self__, "self" if path == "loss_fn" else path, names)
             self.later(thing.__func__, path, names)
         elif issubclass(kind, functools.partial):
-            for k, value in [*enumerate(thing.args), *thing.keywords.items()]:
+            for k, value in enumerate(thing.args):
                 self.later(value, f"argument {k}", names)
+            self.later(thing.keywords, f"{path}.keywords", names)
             self.later(thing.func, path, names)
         elif issubclass(kind, types.ModuleType):
             self.python_module(thing, path)
@@ -149,6 +152,7 @@ class Walk:
         if code not in self.code:
             self.code.add(code)
             self.names |= names_of(code)
+            self.words |= words_of(code)
 
     def python_module(self, module: types.ModuleType, path: str) -> None:
         if is_packaged(module):
@@ -161,6 +165,8 @@ class Walk:
         """Data of a class and its bases under the names of the code, and the methods that can be called."""
         for base in kind.__mro__:
             if base is object or is_packaged(base):
+                if "forward" in vars(base):  # libraries put one of their own there
+                    self.method(base, "forward", vars(base)["forward"])
                 continue
             room = self.room(lambda base=base: ClassData(base, base.__qualname__), base)
             data = room.read()
@@ -170,8 +176,15 @@ class Walk:
                 if name in _UNREAD or name not in self.names and not (thing is not MISSING and _called_by_itself(name)):
                     continue
                 found = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+                if isinstance(method, (types.FunctionType, property, classmethod, staticmethod)):
+                    self.method(base, name, method)
                 if isinstance(found, types.FunctionType):
                     self.later(found, name, names)
+
+    def method(self, kind: type, name: str, method: Any) -> None:
+        """A method by its class: another one there is other code."""
+        if (id(kind), name) not in self.methods:
+            self.methods[id(kind), name] = Entry(ClassCode(kind, kind.__qualname__), name, method)
 
     # ---- objects
 
@@ -187,6 +200,8 @@ class Walk:
             room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
             for name in wanted & attributes.keys():
                 self.hold(room, name, attributes[name], names)
+            for name in self.absent(kind, packaged) - attributes.keys():
+                self.entries[id(attributes), name] = Entry(room, name, MISSING)
             if issubclass(kind, torch.nn.Module):
                 self.module(attributes, room, path, names)
         slots = dict(slots_of(kind))
@@ -195,6 +210,14 @@ class Walk:
             for name, value in room.read().items():
                 if name in wanted:
                     self.hold(room, name, value, names)
+
+    def absent(self, kind: type, packaged: bool) -> set[str]:
+        """Names that an object may be given later, and then has in the place of its class's, or of nothing."""
+        found = {"forward"} if issubclass(kind, torch.nn.Module) else set()
+        if packaged:
+            return found
+        own = {name for base in kind.__mro__ if base is not object and not is_packaged(base) for name in vars(base)}
+        return found | self.words | {name for name in own & self.names if name not in _UNREAD}
 
     def module(self, attributes: dict[str, Any], room: Room, path: str, names: frozenset[str]) -> None:
         self.entries[id(attributes), "training"] = Entry(room, "training", attributes.get("training", MISSING))
@@ -209,6 +232,9 @@ class Walk:
 
     def container(self, thing: Any, kind: type, path: str, names: frozenset[str]) -> None:
         if len(thing) > MANY:
+            return
+        if issubclass(kind, (set, frozenset)):
+            self.entries[id(thing), _Members] = Entry(_Members(thing, path), "", frozenset(thing))
             return
         if issubclass(kind, tuple):
             for k, value in enumerate(thing):
@@ -235,8 +261,19 @@ class _Length(Room):
         return self.path
 
 
+class _Members(Room):
+    """What a set has in it."""
+
+    def read(self) -> dict[Any, Any]:
+        return {"": frozenset(self.owner)}
+
+    def named(self, key: Any) -> str:
+        return self.path
+
+
 def entries_of(model: torch.nn.Module, loss_fn: Callable) -> list[Entry]:
-    return list(Walk(model, loss_fn).entries.values())
+    found = Walk(model, loss_fn)
+    return [*found.entries.values(), *found.methods.values()]
 
 
 def values(model: torch.nn.Module, loss_fn: Callable) -> dict[str, Any]:
@@ -258,7 +295,7 @@ def _holds(entry: Entry, now: Any) -> bool:
     """Whether an entry may be `now` in the place of what it was."""
     if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
         return True  # its contents are read in each step, its geometry is compared there
-    return same(entry.value, now)
+    return entry.value == now if isinstance(entry.room, _Members) else same(entry.value, now)
 
 
 class Kind(NamedTuple):
@@ -293,11 +330,16 @@ class Guards:
         self.lengths, self.long, self.of_lengths = [e.room.owner for e in lengths], [e.value for e in lengths], lengths
         self.lists, self.at, self.in_lists = [e.room.owner for e in lists], [e.key for e in lists], [e.value for e in lists]
         self.of_lists = lists
-        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, _Length))]
+        self.codes = [(vars(e.room.owner).get, e.key, e.value) for e in self.others if isinstance(e.room, ClassCode)]
+        sets = [e for e in self.others if isinstance(e.room, _Members)]
+        self.sets, self.members = [e.room.owner for e in sets], [e.value for e in sets]
+        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, _Length, ClassCode, _Members))]
 
     def hold(self) -> bool:
         """Whether the plan may run. It compares by identity first, and looks closer only where that fails."""
-        if list(map(len, self.lengths)) != self.long:
+        if list(map(len, self.lengths)) != self.long or not all(map(operator.eq, self.sets, self.members)):
+            return False
+        if not all([get(name) is method for get, name, method in self.codes]):
             return False
         try:
             alike = (all(map(operator.is_, map(dict.get, self.dicts, self.keys), self.seen))

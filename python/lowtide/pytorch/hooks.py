@@ -9,6 +9,7 @@ gradients (`p.grad`) and the optimizer's step(). The native engine makes gradien
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,10 +76,13 @@ def refused(module: torch.nn.Module) -> Iterator[None]:
             raise Unsupported(f"{_line(hook)}'{name}' has a hook on gradients, which the native engine makes by itself; "
                               "engine='torch' runs it")
 
-    def register_hook(*_: Any) -> None:
+    before, mine = torch.Tensor.register_hook, threading.get_ident()
+
+    def register_hook(tensor: torch.Tensor, hook: Callable) -> Any:
+        if threading.get_ident() != mine:
+            return before(tensor, hook)
         raise NotImplementedError("a hook on a gradient; the native engine makes gradients by itself, engine='torch' runs it")
 
-    before = torch.Tensor.register_hook
     torch.Tensor.register_hook = register_hook  # type: ignore[method-assign]
     try:
         yield

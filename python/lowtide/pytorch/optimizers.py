@@ -139,6 +139,11 @@ class Updates:
         self.begun.clear()
 
 
+def _count_type(group: dict[str, Any]) -> torch.dtype:
+    """Of the count of steps, as Adam makes it: f64 under that default type, but for the fused form."""
+    return torch.float64 if torch.get_default_dtype() is torch.float64 and not group["fused"] else torch.float32
+
+
 class KnownUpdates(Updates):
     """By the functional forms of SGD, Adam and AdamW."""
 
@@ -164,7 +169,7 @@ class KnownUpdates(Updates):
                     state["momentum_buffer"].requires_grad_(False)
                     state["lowtide_first"] = True
             elif not state:
-                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device if group["fused"] else "cpu")
+                state["step"] = torch.zeros((), dtype=_count_type(group), device=p.device if group["fused"] else "cpu")
                 for key in self.moments(group):
                     state[key] = torch.zeros_like(p, memory_format=torch.preserve_format, requires_grad=False)
 

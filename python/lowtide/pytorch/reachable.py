@@ -73,11 +73,23 @@ def is_packaged(thing: Any) -> bool:
 @functools.lru_cache(maxsize=10_000)
 def names_of(code: types.CodeType) -> frozenset[str]:
     """The globals and attributes that a code names, with the code in it."""
-    found, names = [code], set(code.co_names)
+    names = {name for inner in _codes(code) for name in inner.co_names}
+    return frozenset(names | words_of(code))
+
+
+@functools.lru_cache(maxsize=10_000)
+def words_of(code: types.CodeType) -> frozenset[str]:
+    """Names that a code has as words: those of getattr and hasattr among them."""
+    words = (c for inner in _codes(code) for c in inner.co_consts if isinstance(c, str))
+    return frozenset(word for word in words if word.isidentifier() and len(word) < 64)
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    """A code and that of the functions in it."""
+    found = [code]
     for inner in found:
         found += [c for c in inner.co_consts if isinstance(c, types.CodeType)]
-        names |= set(inner.co_names)
-    return frozenset(names)
+    return found
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -267,6 +279,19 @@ class ClassData(Room):
         for name, value in entries.items():
             if now.get(name, MISSING) is not value:
                 type.__setattr__(self.owner, name, value)
+
+    def named(self, key: Any) -> str:
+        return f"{self.owner.__qualname__}.{key}"
+
+
+class ClassCode(Room):
+    """Methods of a class. They are compared and not written."""
+
+    def read(self) -> dict[Any, Any]:
+        return dict(vars(self.owner))
+
+    def get(self, key: Any) -> Any:
+        return vars(self.owner).get(key, MISSING)
 
     def named(self, key: Any) -> str:
         return f"{self.owner.__qualname__}.{key}"

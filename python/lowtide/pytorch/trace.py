@@ -37,6 +37,7 @@ from .counted_norms import counted
 from .externals import External, Externals
 from .decisions import Branch, Decisions, asked_of, decided, settle
 from .foretold import Foretold
+from .real_formulas import RealFormulas
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .untouched import Note
 
@@ -426,7 +427,8 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         note.refuse_advanced()
         _settle(shell, trace, batch, inputs, options, note)
     except Unsupported as refused:
-        if isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options, note):
+        ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
+        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options, note):
             raise refused from None
     _spread_places(trace)
     return trace
@@ -456,7 +458,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             seen.append(externals)
             decisions.sources = lambda node: _source(node, model, externals.found)
             try:
-                with values, externals, asked_of(decisions, values.value):
+                with values, externals, asked_of(decisions, values.value), RealFormulas():
                     return step(*flat)
             finally:
                 trace.externals = {external.target: external for external in externals.found}

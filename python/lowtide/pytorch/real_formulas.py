@@ -1,0 +1,100 @@
+"""Formulas of PyTorch's that take another way on fake tensors than on real ones, by the real ones' way.
+
+Some formulas of autograd and of losses ask whether a tensor is a subclass, as fake tensors are, and then compute the same in another
+order, with other last bits: the gradient of torch.prod looks for zeros on real tensors and multiplies twice on others, and a cross-entropy
+with class weights and label smoothing selects the weights of the labels that count, or sets those of the others to zero. While a step
+is traced these calls are exchanged: an op of ours stands in the graph for what the real way does with contents, and does that when it runs.
+
+    torch.prod, Tensor.prod           lowtide::prod_gradient runs autograd's own formula on the real tensors
+    F.cross_entropy(weight, label_smoothing)    lowtide::counted_weights sums the selected weights; all else is as PyTorch writes it
+
+Tests: tests/python/test_torch_real_formulas.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+torch.library.define("lowtide::prod_gradient", "(Tensor gradient, Tensor input, int? dim, bool keepdim, ScalarType? dtype) -> Tensor")
+torch.library.define("lowtide::counted_weights", "(Tensor weight, Tensor target, int ignore_index) -> Tensor")
+
+
+def _product(x: torch.Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor:
+    return torch.prod(x, dtype=dtype) if dim is None else torch.prod(x, dim, keepdim, dtype=dtype)
+
+
+@torch.library.impl("lowtide::prod_gradient", "default")
+def _(gradient: torch.Tensor, input: torch.Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor:  # noqa: A002
+    with torch.enable_grad():
+        x = input.detach().requires_grad_()
+        found = torch.autograd.grad(_product(x, dim, keepdim, dtype), x, gradient)[0]
+    return found.contiguous() if found.data_ptr() != gradient.data_ptr() else found.clone()
+
+
+@torch.library.register_fake("lowtide::prod_gradient")
+def _(gradient: torch.Tensor, input: torch.Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor:  # noqa: A002
+    return torch.empty_like(input, memory_format=torch.contiguous_format)
+
+
+@torch.library.impl("lowtide::counted_weights", "default")
+def _(weight: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    return weight.gather(0, target.masked_select(target != ignore_index).flatten()).sum()
+
+
+@torch.library.register_fake("lowtide::counted_weights")
+def _(weight: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    return weight.new_empty(())
+
+
+class _Prod(torch.autograd.Function):
+    """torch.prod with autograd's own gradient of real tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.how = dim, keepdim, dtype
+        return _product(x, dim, keepdim, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return torch.ops.lowtide.prod_gradient(gradient, ctx.saved_tensors[0], *ctx.how), None, None, None
+
+
+def _prod(input: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:  # noqa: A002
+    if not torch.is_grad_enabled() or not input.requires_grad or input.dim() == 0:
+        return _product(input, dim, keepdim, dtype)
+    return _Prod.apply(input, dim, keepdim, dtype)
+
+
+def _smoothed(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, ignore_index: int, smoothing: float) -> torch.Tensor:
+    """The mean cross-entropy with class weights and label smoothing, op by op as PyTorch computes it on real tensors."""
+    along = 0 if logits.dim() == 1 else 1
+    logs = torch.log_softmax(logits, along, logits.dtype)
+    plain = torch._C._nn.nll_loss_nd(logs, target, weight, 1, ignore_index)
+    shape = [1] * logs.dim()
+    shape[along] = weight.shape[0]
+    smooth = -(logs * weight.view(shape)).sum(along)
+    smooth = smooth.masked_fill_(target == ignore_index, 0.0)
+    smooth = smooth.sum() / torch.ops.lowtide.counted_weights(weight, target, ignore_index)
+    return (1 - smoothing) * plain + smooth * (smoothing / logs.shape[along])
+
+
+def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, reduction: int = 1,
+                   ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    is_of_classes = not target.is_floating_point() and weight is not None and not weight.requires_grad
+    if reduction == 1 and label_smoothing > 0 and is_of_classes:
+        return _smoothed(logits, target, weight, ignore_index, label_smoothing)
+    return torch._C._nn.cross_entropy_loss(logits, target, weight, reduction, ignore_index, label_smoothing)
+
+
+_INSTEAD = {torch.prod: _prod, torch.Tensor.prod: _prod, torch._C._nn.cross_entropy_loss: _cross_entropy}
+
+
+class RealFormulas(TorchFunctionMode):
+    """Exchanges these calls while a step is traced."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return _INSTEAD.get(func, func)(*args, **(kwargs or {}))

@@ -1,0 +1,49 @@
+"""Formulas that PyTorch computes otherwise on fake tensors: planned steps have the real ones' bits."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+nn = torch.nn
+
+import lowtide  # noqa: E402
+
+
+def with_zeros(y):
+    return torch.where(y > 0, y, torch.zeros_like(y))
+
+
+LOSSES = {
+    "prod of all": lambda y, t: torch.prod(y.flatten()[:6].sigmoid() + 0.5),
+    "prod along a dimension": lambda y, t: (y.sigmoid() + 0.5).prod(1).mean(),
+    "prod, kept": lambda y, t: torch.prod(y.sigmoid() + 0.5, 0, True).square().mean(),
+    "prod of zeros": lambda y, t: torch.prod(with_zeros(y), dim=1).sum() + y.square().mean(),
+    "prod in f64": lambda y, t: torch.prod(y.sigmoid(), 1, dtype=torch.float64).mean().float(),
+    "smoothed with weights": lambda y, t: F.cross_entropy(y, t, weight=torch.linspace(0.5, 1.5, 5), label_smoothing=0.1),
+    "smoothed with weights and ignored": lambda y, t: F.cross_entropy(y, t.masked_fill(t == 2, -100), weight=torch.linspace(0.5, 1.5, 5),
+                                                                      label_smoothing=0.3),
+    "smoothed alone": lambda y, t: F.cross_entropy(y, t, label_smoothing=0.1),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_bits_are_eager_modes(name):
+    torch.manual_seed(0)
+    model, batch = nn.Linear(7, 5), (torch.randn(33, 7), torch.randint(0, 5, (33,)))
+    other = copy.deepcopy(model)
+    mine, its = (torch.optim.SGD(m.parameters(), lr=0.5) for m in (model, other))
+
+    def loss_fn(m, b):
+        return LOSSES[name](m(b[0]), b[1])
+
+    step = lowtide.compile_step(model, loss_fn, mine, batch, effort=0.2)
+    for _ in range(3):
+        found = step(batch)
+        its.zero_grad()
+        wanted = loss_fn(other, batch)
+        wanted.backward()
+        its.step()
+        assert torch.equal(found, wanted.detach())
+        assert all(map(torch.equal, model.parameters(), other.parameters()))
