@@ -56,7 +56,7 @@ class Program:
 
 @dataclasses.dataclass
 class Verdict:
-    """Of one program in one way."""
+    """The verdict on one program in one way."""
 
     status: str  # right, refused, wrong, crash
     where: str = ""
@@ -279,7 +279,7 @@ def _unchanged(name: str, program: Program, optimizer: torch.optim.Optimizer, ma
 
 
 class Judge:
-    """Of one program: eager mode runs once, then each way as often as it is asked for."""
+    """The judge of one program: eager mode runs once, then each way as often as it is asked for."""
 
     def __init__(self, make: Callable[[], Program], effort: float = 0.3, cache: bool = False) -> None:
         _quiet()
@@ -421,7 +421,7 @@ class Judge:
             compare(k if k < len(wanted) - 1 else STEPS + 9, a, b, self.before, None)
 
     def verdict(self, way: str, **more: Any) -> Verdict:
-        """Of one way, whatever happens."""
+        """The verdict on one way, whatever happens."""
         try:
             return getattr(self, way)(**more)
         except Wrong as problem:

@@ -223,7 +223,7 @@ class _Patched(torch.nn.Module):
 @pytest.mark.parametrize("change", [
     lambda m: lambda: setattr(m, "act", lambda x: x.sigmoid()),
     lambda m: lambda: setattr(m, "forward", lambda x: m.one(x).relu()),
-    lambda m: lambda: setattr(m.one, "forward", lambda x: x * 2),
+    lambda m: lambda: setattr(m.one, "forward", lambda x: x @ m.one.weight),
     lambda m: lambda: m.flags.clear(),
     lambda m: lambda: m.part.keywords.update(other=3.0),
     lambda m: lambda: setattr(m, "scale", 2.0),

@@ -40,7 +40,7 @@ class Event(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Of an allocation in the arena."""
+    """The place of an allocation in the arena."""
 
     bytes: int
     offset: int

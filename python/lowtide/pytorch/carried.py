@@ -46,7 +46,7 @@ class Output(NamedTuple):
 
 
 class View(NamedTuple):
-    """Of a tensor that is there before the step: all of it, or a part. `of`: its place in `given`, or where it is found."""
+    """A tensor that is there before the step: all of it, or a part. `of`: its place in `given`, or where it is found."""
 
     find: Callable[[list[torch.Tensor]], torch.Tensor]
     part: tuple[tuple[int, ...], tuple[int, ...], int] | None

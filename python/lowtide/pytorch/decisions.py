@@ -116,7 +116,7 @@ def _is_internal(path: str) -> bool:
 
 
 class Decisions:
-    """Of one run of the trace: the answers that are known, and those that it adds. A run that tries an answer ends where it would
+    """The answers of one run of the trace: those that are known, and those that it adds. A run that tries an answer ends where it would
     add one."""
 
     def __init__(self, answers: list[Answer], tried: dict[tuple, Answer], trying: bool) -> None:

@@ -39,7 +39,7 @@ class Cpu:
     state_bytes = 5056  # of the random stream
     dispatch_key = "CPU"
 
-    # Of the generator itself: PyTorch's functions are exchanged while a step is traced.
+    # The generator itself is asked: PyTorch's functions are exchanged while a step is traced.
     get_state, set_state = torch.default_generator.get_state, torch.default_generator.set_state
 
     def timed(self, function: Callable, given: list) -> tuple[Any, float]:

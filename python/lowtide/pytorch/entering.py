@@ -1,4 +1,4 @@
-"""Who may run a step, and when: one thread at a time, never from within itself, and no signal handler in the middle.
+"""One caller runs a step at a time: one thread at a time, never from within itself, and no signal handler in the middle.
 
     Turn            of one step, or of capturing, which exchanges functions of PyTorch for a while. A second thread waits for its turn; the thread that is inside already is refused before
                     anything is written. A fork in the middle of a step has a model that is half updated: refused, too

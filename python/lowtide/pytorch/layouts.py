@@ -58,7 +58,7 @@ def _said(value: Any, tensor: Callable[[Any], Any]) -> str:
 
 
 def _key(target: Any, args: tuple, kwargs: dict[str, Any], index: int, tensor: Callable[[Any], Any]) -> str:
-    """Of one result of an op."""
+    """How one result of an op lies."""
     if target in _CONVOLUTIONS:
         args = tuple(v[:1] if isinstance(v, (list, tuple)) and len(set(v)) == 1 else v for v in args[:_CONVOLUTIONS[target]])
     more = "".join(f", {name}={_said(value, tensor)}" for name, value in sorted(kwargs.items()))
@@ -107,7 +107,7 @@ class Rows:
             self.new.append([call.target.name(), key, *made])
 
     def mode(self) -> FakeTensorMode:
-        """Of make_fx, which takes the one that is active."""
+        """The fake mode of make_fx, which takes the one that is active."""
         with torch._functorch.config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
             return _Truly(self)
 

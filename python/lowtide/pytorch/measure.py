@@ -290,7 +290,7 @@ def measure(program: Program, unit: Unit, allocator: Allocator | None, given: Gi
 
 
 def estimated(program: Program, unit: Unit) -> Measured:
-    """Of a unit that no operands at hand can run. Of its memory nothing is known."""
+    """An estimate for a unit that no operands at hand can run. Nothing is known of its memory."""
     found = Measured(estimated_seconds(program, unit))
     for storage in (program.storages[s] for s in results(unit)):
         like = program.tensors[storage.base] if storage.base >= 0 else program.device.get_state()

@@ -32,7 +32,7 @@ def _word(*parts: Any) -> str:
 
 
 def contents_word(tensor: torch.Tensor) -> str:
-    """Of a tensor that is there before the step and has no name."""
+    """The number of a tensor that is there before the step and has no name."""
     plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else b""
     raw = plain.numpy().tobytes() if isinstance(plain, torch.Tensor) else plain
     return hashlib.sha256(raw).hexdigest()

@@ -140,7 +140,7 @@ class Updates:
 
 
 def _count_type(group: dict[str, Any]) -> torch.dtype:
-    """Of the count of steps, as Adam makes it: f64 under that default type, but for the fused form."""
+    """The type of Adam's count of steps: f64 under that default type, but for the fused form."""
     return torch.float64 if torch.get_default_dtype() is torch.float64 and not group["fused"] else torch.float32
 
 

@@ -62,7 +62,7 @@ def _is_packaged_module(name: str) -> bool:
 
 
 def is_packaged(thing: Any) -> bool:
-    """Of a function, a class or a Python module."""
+    """Whether a function, a class or a Python module is a package's."""
     if isinstance(thing, types.FunctionType):
         return is_packaged_file(thing.__code__.co_filename)
     if isinstance(thing, types.ModuleType):
@@ -173,7 +173,7 @@ class Dictionary(Room):
 
 
 class Names(Dictionary):
-    """Of a dict of globals the entries under some names."""
+    """The entries of a dict of globals under some names."""
 
     def __init__(self, owner: dict[str, Any], path: str, names: frozenset[str]) -> None:
         self.names = names
@@ -265,7 +265,7 @@ class Slots(Room):
 
 
 class ClassData(Room):
-    """Of a class what is no code: counters of instances, defaults."""
+    """What is no code in a class: counters of instances, defaults."""
 
     def read(self) -> dict[Any, Any]:
         code = (types.FunctionType, classmethod, staticmethod, property, types.GetSetDescriptorType, types.MemberDescriptorType)

@@ -31,7 +31,7 @@ SMALL = 4096  # bytes of a tensor whose contents are noted, too
 
 
 def same(before: Any, after: Any) -> bool:
-    """Of an entry of a room."""
+    """Whether an entry of a room is what it was."""
     if before is after:
         return True
     kind = type(before)

@@ -35,19 +35,19 @@ _BY_OP = {
 
 
 def of_shape(op: str) -> str:
-    """Of an op (its name without namespace and overload) whose result has a shape that contents decide; "" where nothing is known."""
+    """The way round an op (its name without namespace and overload) whose result has a shape that contents decide; "" where nothing is known."""
     said = _BY_OP.get(op, "")
     return f"; {said}" if said else ""
 
 
 def of_contents(message: str) -> str:
-    """Of PyTorch's message where it was asked for contents."""
+    """The way round, by PyTorch's message where it was asked for contents."""
     found = _named(message)
     return found or f"; {_SIZES if 'specialized integer' in message else BRANCH}"
 
 
 def of_any(problem: Exception) -> str:
-    """Of anything else that PyTorch has raised; "" where nothing is known."""
+    """The way round anything else that PyTorch has raised; "" where nothing is known."""
     return _named(str(problem))
 
 

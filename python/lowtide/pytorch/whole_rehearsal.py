@@ -181,7 +181,7 @@ _known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def state_bytes_of(optimizer: Any) -> int:
-    """Of the state as it is or will be behind the first step. Raises Unsupported where step() cannot be called."""
+    """The bytes of the state as it is or will be behind the first step. Raises Unsupported where step() cannot be called."""
     if _begun(optimizer):
         return state_there(optimizer)
     key = [(id(p), p.requires_grad) for p in _parameters(optimizer)]
