@@ -1,6 +1,7 @@
 """Capture leaves the user's objects as they were: after plans, steps, refusals, Ctrl-C, exceptions and other shapes; by as_before.py in
 every test, and here by what is done with them afterwards."""
 
+import functools
 import copy
 import pickle
 import random
@@ -282,3 +283,35 @@ def test_the_walk_keeps_nothing_alive():
     del model
     __import__("gc").collect()
     assert gone() is None
+
+
+@functools.lru_cache
+def _table(rows):
+    return torch.arange(rows).float().cos()
+
+
+class _Cached(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Linear(4, 4)
+
+    @functools.lru_cache(maxsize=None)  # noqa: B019: as people write it
+    def row(self, rows):
+        return torch.ones(rows)
+
+    @functools.cached_property
+    def four(self):
+        return torch.full((4,), 2.0)
+
+    def forward(self, x):
+        return self.one(x) * _table(x.shape[0])[:, None] * self.row(x.shape[0])[:, None] * self.four
+
+
+def test_caches_of_functions_hold_no_tensors_without_contents():
+    torch.manual_seed(0)
+    model, batch = _Cached(), torch.randn(3, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    wanted = copy.deepcopy(model)(batch)
+    for _ in range(2):
+        lowtide.plan(model, lambda m, b: m(b).square().mean(), optimizer, batch, effort=0.2)
+        assert torch.equal(model(batch), wanted)

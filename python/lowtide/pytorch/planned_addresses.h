@@ -59,8 +59,8 @@ struct Arena {
   }
 };
 
-// The lists of one plan. Part i has the allocations from begins[i] to begins[i + 1]. `direct`: whether the
-// part's own code calls the kernel, or a Python function that it calls does.
+// The lists of one plan. Part i has the allocations from begins[i] to begins[i + 1]. `direct`:
+// whether the part's own code calls the kernel, or a Python function that it calls does.
 struct Lists {
   std::vector<int64_t> sizes, offsets, direct, begins;
 };

@@ -26,6 +26,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported, Usage
 from . import accumulated, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
@@ -253,13 +255,20 @@ def scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
     return loss, aux
 
 
+def _by_types(gradients: list[torch.Tensor]) -> list[int]:
+    """Places of gradients in the order in which PyTorch's clipping goes over them: those of one device and type together."""
+    with _disable_current_modes():
+        groups = _group_tensors_by_device_and_dtype([[torch.empty(0, dtype=g.dtype) for g in gradients]], with_indices=True)
+    return [place for _, places in groups.values() for place in places]
+
+
 def _clipped(grads: list[torch.Tensor | None], options: Options) -> list[torch.Tensor | None]:
     """As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do it, with the same kernels, one tensor at a time."""
     if options.clip_value is not None:
         grads = [g if g is None else g.clamp(min=-options.clip_value, max=options.clip_value) for g in grads]
     there = [g for g in grads if g is not None]
     if options.clip_norm is not None and there:
-        norms = torch.stack([torch.linalg.vector_norm(g, 2.0) for g in there])
+        norms = torch.stack([torch.linalg.vector_norm(there[k], 2.0) for k in _by_types(there)])
         scale = torch.clamp(options.clip_norm / (torch.linalg.vector_norm(norms, 2.0) + 1e-6), max=1.0)
         grads = [g if g is None else g * scale for g in grads]
     return grads

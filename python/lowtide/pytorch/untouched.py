@@ -15,12 +15,15 @@ Tests: tests/python/test_torch_untouched.py.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import random
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
 from .entering import handlers_wait
@@ -120,6 +123,26 @@ class Streams:
             sys.modules["numpy"].random.set_state(self.numpy)
 
 
+def empty_caches_of_fakes() -> None:
+    """Empties caches of functools.lru_cache that hold tensors without contents. Nobody can take one entry out of such a cache, and what it
+    had before is made anew when it is asked for. Those of PyTorch and its libraries are its own."""
+    for cache in [thing for thing in gc.get_objects() if type(thing) is functools._lru_cache_wrapper]:
+        if not (cache.__module__ or "").startswith(("torch", "sympy", "lowtide")) and cache.cache_info().currsize and _has_fakes(cache):
+            cache.cache_clear()
+
+
+def _has_fakes(thing: Any) -> bool:
+    """Whether a fake tensor lies in it, some containers deep."""
+    level, seen = [thing], set()
+    for _ in range(5):
+        level = [inner for outer in level for inner in gc.get_referents(outer) if id(inner) not in seen
+                 and (isinstance(inner, FakeTensor) or type(inner) in (tuple, list, dict) or type(inner).__name__ == "_lru_list_elem")]
+        seen |= set(map(id, level))
+        if any(isinstance(inner, FakeTensor) for inner in level):
+            return True
+    return False
+
+
 class Note:
     """What can be reached from a model, a loss function and an optimizer, as it is now."""
 
@@ -195,4 +218,5 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
     finally:
         with handlers_wait():
             note.put_back()
+            empty_caches_of_fakes()
     note.refuse_advanced()
