@@ -416,3 +416,40 @@ def test_schedules_and_resuming():
     model.load_state_dict(saved[0])
     mine.load_state_dict(saved[1])
     check(found, steps=2)
+
+
+class DecaysAll(torch.optim.Optimizer):
+    """Parameters without a gradient shrink, too."""
+
+    def __init__(self, parameters, rate=0.05):
+        super().__init__(parameters, {"rate": rate})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.mul_(0.9)
+                if p.grad is not None:
+                    p.sub_(p.grad, alpha=group["rate"])
+
+
+def test_parameters_without_a_gradient_are_the_optimizers_to_change():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = torch.nn.Linear(4, 3), torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.used(x).square().mean()
+
+    torch.manual_seed(0)
+    model, batch = Net(), torch.randn(5, 4)
+    other = copy.deepcopy(model)
+    its = DecaysAll(other.parameters())
+    step = lowtide.compile_step(model, lambda m, b: m(b), DecaysAll(model.parameters()), batch, effort=0.2)
+    for _ in range(3):
+        step(batch)
+        its.zero_grad()
+        other(batch).backward()
+        its.step()
+    assert all(map(torch.equal, model.parameters(), other.parameters()))

@@ -7,6 +7,7 @@ is traced these calls are exchanged: an op of ours stands in the graph for what 
 
     torch.prod, Tensor.prod           lowtide::prod_gradient runs autograd's own formula on the real tensors
     F.cross_entropy(weight, label_smoothing)    lowtide::counted_weights sums the selected weights; all else is as PyTorch writes it
+    torch._grouped_mm                 has a fake kernel for all types that its real one takes
 
 Tests: tests/python/test_torch_real_formulas.py.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch._meta_registrations as _metas
 from torch.overrides import TorchFunctionMode
 
 torch.library.define("lowtide::prod_gradient", "(Tensor gradient, Tensor input, int? dim, bool keepdim, ScalarType? dtype) -> Tensor")
@@ -90,11 +92,29 @@ def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, weight: torch.Ten
     return torch._C._nn.cross_entropy_loss(logits, target, weight, reduction, ignore_index, label_smoothing)
 
 
+def _grouped(mat_a: torch.Tensor, mat_b: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
+    """What torch._grouped_mm makes of other types than bf16, too, as its kernels on the CPU take them."""
+    if mat_a.dtype is torch.bfloat16 or more or named.get("scale_a") is not None:
+        return _grouped_of_bf16(mat_a, mat_b, *more, **named)
+    return _metas._create_grouped_mm_output_tensor(mat_a, mat_b, named.get("offs"), named.get("out_dtype"))
+
+
+_grouped_of_bf16 = getattr(_metas, "_meta_grouped_mm_common", None)
 _INSTEAD = {torch.prod: _prod, torch.Tensor.prod: _prod, torch._C._nn.cross_entropy_loss: _cross_entropy}
 
 
 class RealFormulas(TorchFunctionMode):
     """Exchanges these calls while a step is traced."""
+
+    def __enter__(self) -> Any:
+        if _grouped_of_bf16 is not None:
+            _metas._meta_grouped_mm_common = _grouped
+        return super().__enter__()
+
+    def __exit__(self, *problem: Any) -> None:
+        if _grouped_of_bf16 is not None:
+            _metas._meta_grouped_mm_common = _grouped_of_bf16
+        super().__exit__(*problem)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         return _INSTEAD.get(func, func)(*args, **(kwargs or {}))

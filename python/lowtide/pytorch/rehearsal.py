@@ -343,6 +343,18 @@ class Rehearsal:
                     _refuse(self.optimizer, "its step() puts tensors of other kinds into its "
                             "state, or more of them, than there were")
                 kinds[n] = now
+        for n, (g, _) in enumerate(self.trained):
+            self._without_gradient(alone[n], self.aside.param_groups[g], states[n])
+
+    def _without_gradient(self, leaf: torch.nn.Parameter, group: dict[str, Any], state: State | None) -> None:
+        """An update is run for a parameter that has a gradient, so the others have to stay as they are."""
+        leaf.grad, before = None, _all_bits(leaf, state)
+        try:
+            after = run_alone(self.aside, group, leaf, state)
+        except Exception:  # noqa: BLE001: it takes none without a gradient
+            return
+        if _all_bits(leaf, after) != before:
+            _refuse(self.optimizer, "its step() changes parameters that have no gradient")
 
     def _aside(self) -> torch.optim.Optimizer:
         """The optimizer without parameters, with copies of what it may change."""
