@@ -8,7 +8,7 @@ import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, torch, twin
 
 import lowtide
-from lowtide.pytorch import room
+from lowtide.pytorch import first_run, room
 from lowtide.pytorch import step as step_module
 
 nn, F = torch.nn, torch.nn.functional
@@ -206,3 +206,12 @@ def test_a_sample_batch_that_eager_mode_refuses_is_not_rehearsed():
     step = lowtide.compile_step(model, lambda m, b: F.cross_entropy(m(b[0]), b[1]), OPTIMIZERS["sgd"](model.parameters()), batch, effort=0.1, rehearse=True)
     assert step.rehearsal == "not rehearsed: eager mode raises IndexError"
     assert torch.isfinite(step((batch[0], batch[1] - 8)))
+
+
+def test_strides_of_one_element_are_no_difference():
+    """A view may have any stride along one element (windows of Swin, one head of keys); every other stride counts."""
+    whole = torch.zeros(64)
+    assert first_run._lies_alike(whole.as_strided((2, 1, 4), (4, 4, 1)), (4, 1, 1))
+    assert first_run._lies_alike(whole[:0].view(0, 4), (9, 9))
+    assert not first_run._lies_alike(whole.as_strided((2, 1, 4), (4, 4, 1)), (8, 4, 1))
+    assert not first_run._lies_alike(whole.as_strided((2, 4), (1, 2)), (4, 1))

@@ -51,7 +51,7 @@ class FirstRun:
         wanted, address = self.program.tensors[number], tensor.untyped_storage().data_ptr()
         storage, is_view = wanted.storage, wanted.recipe is not None
         if (tensor.dtype, tuple(tensor.shape), tensor.device) != (wanted.dtype, wanted.shape, wanted.device) or (
-                tensor.stride() != wanted.stride and (self.strides_of_views or not is_view)):
+                not _lies_alike(tensor, wanted.stride) and (self.strides_of_views or not is_view)):
             self.wrong(number, f"made {_said(tensor.dtype, tensor.shape, tensor.stride(), tensor.device)}, and the plan is made for "
                                f"{_said(wanted.dtype, wanted.shape, wanted.stride, wanted.device)}")
         if tensor.untyped_storage().nbytes() == 0:
@@ -85,6 +85,13 @@ class FirstRun:
         name = recipe.name if recipe is not None else unit.name if unit is not None else self.called(storage)
         place = unit.place if unit is not None else ""
         raise Internal(f"{place and place + ': '}{name} {said}; this is a bug of Lowtide's")
+
+
+def _lies_alike(tensor: torch.Tensor, stride: tuple[int, ...]) -> bool:
+    """Whether the elements lie as these strides say. A dimension of one element has no step, whatever its stride is."""
+    if tensor.stride() == stride or tensor.numel() == 0:
+        return True
+    return all(a == b or n == 1 for n, a, b in zip(tensor.shape, tensor.stride(), stride, strict=True))
 
 
 def _said(dtype: torch.dtype, shape: Iterable[int], stride: Iterable[int], device: torch.device) -> str:
