@@ -287,7 +287,7 @@ simple("aux_twice", ANY, "", "y = x * 2\naux.extend([y, y, y.detach()])")
 simple("aux_alias_of_parameter", LINES, "self.l{k} = nn.Linear(8, 8)", "x = self.l{k}(x)\naux.append(self.l{k}.bias)")
 simple("aux_number", ANY, "", "aux.append(x.detach().mean().item())")
 simple("aux_written_later", ANY, "", "y = x * 2\naux.append(y)\ny = y + 1\nx = y")
-simple("aux_of_buffer", ANY, "self.register_buffer('seen{k}', torch.zeros(()))", "with torch.no_grad():\n    self.seen{k}.add_(x.mean())\naux.append(self.seen{k})")
+simple("aux_of_buffer", ANY, "self.register_buffer('seen{k}', torch.zeros(()))", "with torch.no_grad():\n    self.seen{k}.add_(x.mean())\naux.append(self.seen{k}.clone())")  # a step gives copies; eager mode would give the buffer that the next batch writes
 simple("extra_loss", ANY, "", "extra = extra + 0.01 * x.square().mean()")
 simple("mask", (SEQUENCE,), "", "x = x.masked_fill(~batch_mask.unsqueeze(-1), 0.0)")
 simple("penalty_on_parameters", LINES, "self.l{k} = nn.Linear(8, 8)", "x = self.l{k}(x)\nextra = extra + 1e-3 * sum(p.square().sum() for p in self.l{k}.parameters())")

@@ -126,7 +126,7 @@ def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, m
     def fails_first(shells, *rest):
         traced.append(type(shells[0]))
         if len(traced) == 1:
-            raise lowtide.Unsupported("as if")
+            raise lowtide.Unsupported("as if") from RuntimeError("what tracing met")
         return again(shells, *rest)
 
     monkeypatch.setitem(planning.trace_step.__globals__, "_trace_with", fails_first)

@@ -44,7 +44,7 @@ def coupled_in(model, loss_fn, batch, parts):
     """Cuts the step, compares it with the whole; the names of what is coupled. `batch`: its first dimension is that of samples."""
     held = Model.of(model)
     trained = [name for name, p in held.parameters.items() if p.requires_grad]
-    trace = trace_step(held, loss_fn, trained, batch, Options(None, None, 1, False))
+    trace = trace_step(held, loss_fn, trained, batch, Options(None, None, 1, False, real_formulas=False))
     whole, cut = read_calls(trace), read_calls(trace)
     found = samples.cut(cut, str(parts))
     given = [*held.parameters.values(), *held.buffers.values(), *pytree.tree_leaves(batch), *whole.constants]

@@ -502,7 +502,7 @@ class Fails(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         for group in self.param_groups:
-            if group["lr"] > 1:
+            if group["lr"] < 0:
                 raise Late(f"{torch.rand(())}")
             for p in group["params"]:
                 p.add_(p.grad, alpha=-group["lr"])
@@ -525,7 +525,7 @@ def test_what_raises_leaves_the_random_stream_alone(where):
         else:
             step = lowtide.compile_step(model, loss_fn, mine, data(), effort=0.1, engine="native" if "native" in where else "torch")
             step(data())
-            mine.param_groups[0]["lr"] = 2.0
+            mine.param_groups[0]["lr"] = -2.0
             call = lambda: step(data())  # noqa: E731
             if "native" in where:
                 step._feed = draws

@@ -87,7 +87,7 @@ def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, opt
                           "it is planned without swap")
     trained = [name for name in tensors.parameters if name in updates.groups]
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
-                      options.check_finite is True, rows)
+                      options.check_finite is True, rows, real_formulas=options.split is None)
     trace = trace_step(tensors, loss_fn, trained, batch, tracing, note)
     labels = options.labels()
     if labels is not None:
@@ -309,8 +309,8 @@ def best_plan(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
 
 def _rows(model: torch.nn.Module, options: StepOptions) -> layouts.Rows:
     """What is known of where kernels put results; on all ranks the same."""
-    device = next((device_of(p.device) for p in model.parameters()), CPU)
-    rows = layouts.load(device, options.cache)
+    first = next((p.device for p in model.parameters()), CPU.device)
+    rows = layouts.load(device_of(first) if first.type in ("cpu", "cuda") else CPU, options.cache)  # others are refused, by their names
     return layouts.Rows(ranks.from_first(rows.told())) if options.data_parallel else rows
 
 

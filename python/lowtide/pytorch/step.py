@@ -192,7 +192,8 @@ class Step:
         """What a plan holds for beside the values of its guards: shapes, and what else changes the graph or its kernels."""
         shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in leaves)
         trained = tuple(p.requires_grad for p in self._model.parameters())
-        around = next((device_of(p.device) for p in self._model.parameters()), CPU).around()
+        first = next((p.device for p in self._model.parameters()), CPU.device)
+        around = device_of(first).around() if first.type in ("cpu", "cuda") else ()  # else it is refused, by its name
         hooked = hooks.signature(self._model)
         return shapes, repr(spec), trained, around, str(signature(self._optimizer)), hooked
 

@@ -96,6 +96,7 @@ class Options:
     data_parallel: bool = False  # gradients are averaged over all ranks
     check_gradients: bool = False  # the last leaf of aux says of each gradient how large it is
     layouts: Any = None  # where kernels were seen to put results otherwise than fake kernels say (layouts.py)
+    real_formulas: bool = True  # a step in parts adds in orders of its own, and PyTorch's other formulas can be cut
 
 
 @dataclass
@@ -318,6 +319,8 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
         storages = {name: leaf.untyped_storage()._cdata for name, leaf in leaves.items()}
+        for name, leaf in leaves.items():  # what the user's code has put on a parameter is there, too
+            leaf.__dict__.update(vars(model.parameters[name]))
         for name in trained:
             hooks.put(name, model.parameters[name], leaves[name])
         gradients = Accumulated(leaves[name] for name in trained)
@@ -465,9 +468,10 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
             externals = Externals(note.reachable, flat[0].fake_mode)
             seen.append(externals)
+            formulas = RealFormulas() if options.real_formulas else contextlib.nullcontext()
             decisions.sources = lambda node: _source(node, model, externals.found)
             try:
-                with values, externals, asked_of(decisions, values.value), RealFormulas():
+                with values, externals, asked_of(decisions, values.value), formulas:
                     return step(*flat)
             finally:
                 trace.externals = {external.target: external for external in externals.found}
