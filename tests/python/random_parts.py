@@ -31,7 +31,6 @@ class Lines:
 
 # Where planned steps are known to differ: not drawn unless they are asked for (random_programs.py --open).
 OPEN: set[str] = set()
-OPEN_LOSSES = {"cross_entropy_module", "cross_entropy_both"}
 PARTS: dict[str, tuple[tuple[str, ...], Callable[[random.Random, int, str], Lines]]] = {}
 
 

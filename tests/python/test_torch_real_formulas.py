@@ -8,11 +8,20 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 nn = torch.nn
 
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
 import lowtide  # noqa: E402
 
 
 def with_zeros(y):
     return torch.where(y > 0, y, torch.zeros_like(y))
+
+
+LOSS = nn.CrossEntropyLoss(weight=torch.linspace(0.5, 1.5, 5), ignore_index=3, label_smoothing=0.05)
+
+
+def again_in_the_backward_pass(y, t):
+    return checkpoint(lambda z: (z.sigmoid() + 0.5).prod(1).mean() + F.cross_entropy(z, t, LOSS.weight, label_smoothing=0.2), y, use_reentrant=False)
 
 
 LOSSES = {
@@ -24,6 +33,10 @@ LOSSES = {
     "smoothed with weights": lambda y, t: F.cross_entropy(y, t, weight=torch.linspace(0.5, 1.5, 5), label_smoothing=0.1),
     "smoothed with weights and ignored": lambda y, t: F.cross_entropy(y, t.masked_fill(t == 2, -100), weight=torch.linspace(0.5, 1.5, 5),
                                                                       label_smoothing=0.3),
+    "smoothed, as a module": lambda y, t: LOSS(y, t),
+    "smoothed, of places": lambda y, t: F.cross_entropy(y.view(3, 8, 5).mT, t.view(3, 8), LOSS.weight, ignore_index=1, label_smoothing=0.2),
+    "smoothed, all said": lambda y, t: F.cross_entropy(y, target=t, weight=LOSS.weight, size_average=True, label_smoothing=0.2),
+    "in a checkpoint, smoothed": again_in_the_backward_pass,
     "smoothed alone": lambda y, t: F.cross_entropy(y, t, label_smoothing=0.1),
 }
 
@@ -31,15 +44,17 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_bits_are_eager_modes(name):
     torch.manual_seed(0)
-    model, batch = nn.Linear(7, 5), (torch.randn(33, 7), torch.randint(0, 5, (33,)))
+    model, batches = nn.Linear(7, 5), [(torch.randn(24, 7), torch.randint(0, 5, (24,))) for _ in range(8)]
     other = copy.deepcopy(model)
     mine, its = (torch.optim.SGD(m.parameters(), lr=0.5) for m in (model, other))
 
     def loss_fn(m, b):
         return LOSSES[name](m(b[0]), b[1])
 
-    step = lowtide.compile_step(model, loss_fn, mine, batch, effort=0.2)
-    for _ in range(3):
+    step = lowtide.compile_step(model, loss_fn, mine, batches[0], effort=0.2)
+    ops = {str(call.target) for unit in step.planned.captured.units for call in unit.calls}
+    assert ("lowtide.counted_weights.default" in ops) == ("smoothed" in name and name != "smoothed alone")
+    for batch in batches:
         found = step(batch)
         its.zero_grad()
         wanted = loss_fn(other, batch)

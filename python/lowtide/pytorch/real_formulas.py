@@ -9,16 +9,24 @@ is traced these calls are exchanged: an op of ours stands in the graph for what 
     F.cross_entropy(weight, label_smoothing)    lowtide::counted_weights sums the selected weights; all else is as PyTorch writes it
     torch._grouped_mm                 has a fake kernel for all types that its real one takes
 
+A mode is off within its own calls. So F.cross_entropy is exchanged too, as a mode meets this function before the one that it calls, and
+the mode is put on anew around autograd's engine, under which checkpoints run the forward pass again. Other threads keep PyTorch's.
+
 Tests: tests/python/test_torch_real_formulas.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch._meta_registrations as _metas
+from torch.nn import _reduction as _Reduction
 from torch.overrides import TorchFunctionMode
+
+from . import this_thread
 
 torch.library.define("lowtide::prod_gradient", "(Tensor gradient, Tensor input, int? dim, bool keepdim, ScalarType? dtype) -> Tensor")
 torch.library.define("lowtide::counted_weights", "(Tensor weight, Tensor target, int ignore_index) -> Tensor")
@@ -92,29 +100,37 @@ def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, weight: torch.Ten
     return torch._C._nn.cross_entropy_loss(logits, target, weight, reduction, ignore_index, label_smoothing)
 
 
-def _grouped(mat_a: torch.Tensor, mat_b: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
+def _functional_cross_entropy(input: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, size_average: Any = None,  # noqa: A002
+                              ignore_index: int = -100, reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
+    if size_average is not None or reduce is not None:
+        reduction = _Reduction.legacy_get_string(size_average, reduce)
+    return _cross_entropy(input, target, weight, _Reduction.get_enum(reduction), ignore_index, label_smoothing)
+
+
+def _grouped(of_bf16: Callable, mat_a: torch.Tensor, mat_b: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
     """What torch._grouped_mm makes of other types than bf16, too, as its kernels on the CPU take them."""
     if mat_a.dtype is torch.bfloat16 or more or named.get("scale_a") is not None:
-        return _grouped_of_bf16(mat_a, mat_b, *more, **named)
+        return of_bf16(mat_a, mat_b, *more, **named)
     return _metas._create_grouped_mm_output_tensor(mat_a, mat_b, named.get("offs"), named.get("out_dtype"))
 
 
-_grouped_of_bf16 = getattr(_metas, "_meta_grouped_mm_common", None)
-_INSTEAD = {torch.prod: _prod, torch.Tensor.prod: _prod, torch._C._nn.cross_entropy_loss: _cross_entropy}
+_INSTEAD = {torch.prod: _prod, torch.Tensor.prod: _prod, torch._C._nn.cross_entropy_loss: _cross_entropy,
+            torch.nn.functional.cross_entropy: _functional_cross_entropy}
 
 
-class RealFormulas(TorchFunctionMode):
-    """Exchanges these calls while a step is traced."""
-
-    def __enter__(self) -> Any:
-        if _grouped_of_bf16 is not None:
-            _metas._meta_grouped_mm_common = _grouped
-        return super().__enter__()
-
-    def __exit__(self, *problem: Any) -> None:
-        if _grouped_of_bf16 is not None:
-            _metas._meta_grouped_mm_common = _grouped_of_bf16
-        super().__exit__(*problem)
-
+class _RealFormulas(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         return _INSTEAD.get(func, func)(*args, **(kwargs or {}))
+
+    def within(self, engine: Callable, *args: Any, **named: Any) -> Any:
+        with self:
+            return engine(*args, **named)
+
+
+@contextlib.contextmanager
+def real_formulas() -> Iterator[None]:
+    """Within, these calls are exchanged."""
+    mode = _RealFormulas()
+    places = ((torch.autograd, "_engine_run_backward", mode.within), (_metas, "_meta_grouped_mm_common", _grouped))
+    with this_thread.exchanged(*(place for place in places if hasattr(*place[:2]))), mode:
+        yield
