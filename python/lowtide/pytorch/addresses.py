@@ -68,7 +68,15 @@ class Allocator:
             function.restype, function.argtypes = result, arguments
         # What the garbage collector calls first and last; None where the library was built without Python's headers.
         self.collections = self._callbacks() if hasattr(self.library, "lt_collection_begins") else None
+        self.mark = self._mark()
         self.installed = bool(self.library.lt_install())
+
+    def _mark(self) -> Callable[[int], Any]:
+        """Called before each part of a step."""
+        if not hasattr(self.library, "lt_mark_function"):
+            return self.library.lt_mark
+        self.library.lt_mark_function.restype, self.library.lt_mark_function.argtypes = py_object, []
+        return self.library.lt_mark_function()
 
     def _callbacks(self) -> tuple[Any, Any]:
         both = self.library.lt_collection_begins, self.library.lt_collection_ends

@@ -32,7 +32,7 @@ from .. import cache
 from .._library import version
 from ..errors import Error, Internal, Usage
 from ..plans import bytes_text
-from .calls import CONSTANT, MADE
+from .calls import CONSTANT
 from .optimizers import state_as_before
 from .room import there_is_room
 from .trace import scalar_loss
@@ -113,7 +113,7 @@ def _planned(step: Step, batch: Any) -> Results:
     state = device.get_state()
     given = [t.detach().clone(memory_format=torch.preserve_format) if k in copied else t for k, t in enumerate(tensors)]
     kept = {k: given[k] for k in written}
-    if any(s.base < 0 and s.role != MADE for s in program.storages):
+    if ready.draws:
         given.append(state)
     gradients: dict[str, torch.Tensor] = {}
 
@@ -125,7 +125,7 @@ def _planned(step: Step, batch: Any) -> Results:
         return update
 
     instead = {id(unit.update): keeping(unit.what) for unit in captured.units if unit.update is not None}
-    step._versions, step._updating = [], False
+    step._versions, step._updating = None, False
     try:
         with torch.no_grad():
             outputs = step._in_arena(ready, given, lambda run: _with(run, instead))

@@ -239,6 +239,7 @@ class NativeStep(Step):
                           "needs no new plan", stacklevel=3)
         if ready.session is not None:
             ready.session.close()
+        self._steady = None
         for alike in self._alike.values():
             alike[:] = [(guards, kept) for guards, kept in alike if kept is not ready]
         self._ready = {other: kept for other, kept in self._ready.items() if kept is not ready}

@@ -12,6 +12,7 @@ parameter at a time (own_step.py).
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch.optim.sgd import sgd
 
 from ..errors import Unsupported, Usage
 from . import hooks
+from .steady import same_objects
 
 KNOWN = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
@@ -42,6 +44,42 @@ def _same(options: dict[str, Any], before: dict[str, Any]) -> bool:
 def _one_number(like: torch.Tensor) -> torch.Tensor:
     """Zero, in as many dimensions."""
     return torch.zeros([1] * like.dim(), dtype=like.dtype, device=like.device)
+
+
+class KeptState:
+    """Where a step found the tensors of the state, to find them there in the next one without asking for each. It holds none of the
+    entries: an optimizer that exchanges them may have left tensors of the arena in the old ones."""
+
+    def __init__(self, state: Any, entries: list[dict], places: list[int]) -> None:
+        self.state, self.of, self.places = state, list(state), places
+        self.names, self.kinds = _names(entries), list(map(type, _values(entries)))
+
+    @staticmethod
+    def of(state: Any, tensors: list[torch.Tensor]) -> KeptState | None:
+        """None where the state is no dictionary of plain ones that hold all the tensors."""
+        entries = list(state.values()) if isinstance(state, dict) else [None]
+        if not all(type(entry) is dict for entry in entries):
+            return None
+        places = {id(value): k for k, value in enumerate(_values(entries))}
+        return KeptState(state, entries, [places[id(t)] for t in tensors]) if all(id(t) in places for t in tensors) else None
+
+    def now(self, state: Any) -> list[torch.Tensor] | None:
+        """The tensors that lie there now; None where there are other entries, names or kinds of values."""
+        if state is not self.state or not same_objects(list(state), self.of):
+            return None
+        entries = list(state.values())
+        if not all([type(entry) is dict for entry in entries]) or _names(entries) != self.names:
+            return None
+        values = _values(entries)
+        return [values[k] for k in self.places] if list(map(type, values)) == self.kinds else None
+
+
+def _names(entries: list[dict]) -> tuple[list[int], list[Any]]:
+    return list(map(len, entries)), list(itertools.chain(*entries))
+
+
+def _values(entries: list[dict]) -> list[Any]:
+    return list(itertools.chain.from_iterable(map(dict.values, entries)))
 
 
 @contextlib.contextmanager
@@ -74,6 +112,8 @@ class Updates:
         hooks.check_optimizer(optimizer)
         self.optimizer = optimizer
         self.live = False  # a step runs, and what an update does is the optimizer's
+        self.kept: KeptState | None = None
+        self.fresh = True  # whether the state may have been made, or put there, since the last step
         self.aside: Callable[[], None] = lambda: None  # behind it memory is taken beside the arena, until the next unit
         names = {id(p): name for name, p in parameters.items()}
         self.updated: list[str] = []  # parameters that get a gradient: no other gets a state, as in eager mode
@@ -112,6 +152,14 @@ class Updates:
         are gone (`optimizer.state.clear()`, the state_dict of an optimizer that has not run), as its own step would."""
         raise NotImplementedError
 
+    def states(self, names: list[str]) -> list[torch.Tensor]:
+        """The same of all these, in this order."""
+        found = self.kept.now(self.optimizer.state) if self.kept is not None else None
+        if found is None:
+            found, self.fresh = [tensor for name in names for tensor in self.state(name).values()], True
+            self.kept = KeptState.of(self.optimizer.state, found)
+        return found
+
     def try_groups(self) -> None:
         """Each group's update on one number, if its options have changed since the last time: what it raises for a wrong
         option is raised before the step has changed anything, not between two groups."""
@@ -129,11 +177,13 @@ class Updates:
         try:
             yield
             self.begun.clear()
+            self.fresh = False
         finally:
             self.live = False
 
     def forget_begun(self) -> None:
         """The step has failed before its updates: no parameter keeps a state that was made for it."""
+        self.kept = None
         for p in self.begun:
             self.optimizer.state.pop(p, None)
         self.begun.clear()

@@ -42,6 +42,7 @@ from .options import StepOptions
 from .own_step import signature
 from .planning import Planned, best_plan
 from .reachable import MISSING
+from .steady import Steady, Versions, kinds_of
 from .program import Executable, generate
 from .transfers import Transfers
 from .untouched import Note, untouched
@@ -79,6 +80,13 @@ class _Ready:
     stream: Any  # that it is queued to
     looked: bool = False  # a step of it has run, whose results were looked at
 
+    def __post_init__(self) -> None:
+        program = self.planned.captured.program
+        self.kinds = [(t.shape, t.dtype) for t in (program.tensors[number] for number in program.given)]
+        self.versions = Versions(_watched(program, self.code))
+        self.draws = any(s.base < 0 and s.role != MADE for s in program.storages)
+        self.plan_bytes = self.planned.plan.arena_bytes
+
     @property
     def device(self) -> Cpu | Cuda:
         return self.planned.captured.program.device
@@ -111,7 +119,8 @@ class Step:
         self._alike: dict[Any, list[tuple[Guards, _Ready]]] = {}  # plans by what is the same for them but the values they hold for
         self._told: set[str] = set()  # names of values that have changed
         self._updating = self._agreed = False  # the second: all ranks, on that the step goes on
-        self._versions: list[tuple[torch.Tensor, int, str]] = []  # as they are to be before the first update; names
+        self._versions: Versions | None = None  # of what is there before the step that runs
+        self._steady: Steady | None = None  # what held for the last step
         self._arena: Arena | None = None  # this and the next two: of all plans
         self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
         self._saved: dict[int, torch.Tensor] = {}  # place in `given` -> the buffer before the step
@@ -197,8 +206,9 @@ class Step:
         hooked = hooks.signature(self._model)
         return shapes, repr(spec), trained, around, str(signature(self._optimizer)), hooked
 
-    def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any, _Ready | None]:
-        """The batch's tensors, what a plan for it holds for, and the plan, if there is one; on all ranks the same. Raises Usage."""
+    def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any, tuple[Guards, _Ready] | None]:
+        """The batch's tensors, what a plan for it holds for, and the plan, if there is one, with its guards; on all ranks the same.
+        Raises Usage."""
 
         def read() -> tuple[list[torch.Tensor], Any, int]:
             leaves, spec = tensors_of(batch)
@@ -210,13 +220,20 @@ class Step:
                                               in_step=bool(self._ready))
         else:
             leaves, key, found = read()
-        return leaves, key, self._alike[key][found][1] if found >= 0 else None
+        return leaves, key, self._alike[key][found] if found >= 0 else None
 
     def _for(self, batch: Any) -> tuple[list[torch.Tensor], _Ready]:
         """The batch's tensors and the plan for it, made if there is none."""
+        steady = self._steady
+        if steady is not None:
+            leaves = steady.leaves(batch)
+            if leaves is not None and steady.holds(signature) and _answered(steady.ready):
+                return leaves, steady.ready
         leaves, key, found = self._read(batch)
         if found is not None:
-            return leaves, found
+            steady = not self._options.data_parallel and Steady.can_be(self._model, key)
+            self._steady = Steady(self._model, self._optimizer, batch, key, *found) if steady else None
+            return leaves, found[1]
         seen = {other[:2] for other in self._alike}
         if seen and key[:2] not in seen and self._options.shapes == "fixed":
             shapes = [tuple(t.shape) for t in leaves]
@@ -229,6 +246,7 @@ class Step:
 
     def _keep(self, key: Any, made: _Ready, note: Note) -> None:
         """A plan, with the values that it holds for."""
+        self._steady = None
         guards = Guards(*self._holds_for(made, note))
         self._alike.setdefault(key, []).append((guards, made))
         self._ready[(*key, len(self._ready), id(made))] = made
@@ -277,7 +295,7 @@ class Step:
         program, units = planned.captured.program, planned.captured.units
         memory = allocator(program.device.type)
         program.device.prepare()
-        mark = memory.library.lt_mark if memory is not None else None
+        mark = memory.mark if memory is not None else None
         code = generate(program, units, planned.graph, planned.plan, planned.measured, self._judge, mark,
                         planned.captured.parts == 1)
         lists = Lists(memory, code.parts) if memory is not None else None
@@ -290,7 +308,7 @@ class Step:
     def _fitting(self, memory: Allocator | None, size: int) -> Arena | None:
         """The arena of all plans, large enough for one more."""
         if self._arena is not None and self._arena.allocator is not memory:  # the model has gone to another device
-            self._arena = None
+            self._arena = self._steady = None
             self._ready.clear()
             self._alike.clear()
             self._saved.clear()
@@ -314,8 +332,10 @@ class Step:
         captured = ready.planned.captured
         model = captured.trace.model
         model.follow()
-        states = [t for name in captured.updated for t in captured.updates.state(name).values()]
-        given = [*model.parameters.values(), *model.buffers.values(), *batch, *constants_now(captured.program), *states]
+        given = [*model.parameters.values(), *model.buffers.values(), *batch, *constants_now(captured.program),
+                 *captured.updates.states(captured.updated)]
+        if kinds_of(given) == ready.kinds:
+            return given
         for number, tensor in zip(captured.program.given, given, strict=True):
             wanted = captured.program.tensors[number]
             if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
@@ -355,9 +375,9 @@ class Step:
         for name, number in zip(self._now.planned.captured.trace.checked, gradients, strict=False):
             if not math.isfinite(number):
                 return FloatingPointError(f"the gradient of '{name}' is {number}")
-        for tensor, version, name in self._versions:
-            if tensor._version != version:
-                return Usage(f"'{name}' {tuple(tensor.shape)} was changed by somebody else while the step ran")
+        changed = self._versions.changed() if self._versions is not None else None
+        if changed is not None:
+            return Usage(f"'{changed[0]}' {tuple(changed[1].shape)} was changed by somebody else while the step ran")
         return None
 
     def _tell_ranks(self, problem: BaseException, ready: _Ready) -> None:
@@ -390,9 +410,9 @@ class Step:
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = ready.device.get_state()
-        buffers = [(given[i], self._saved_copy(i, given[i])) for i in ready.buffers]
-        self._versions = self._expected_versions(ready, given)
-        if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
+        buffers = self._saved_copies(ready, given)
+        self._versions = ready.versions.begin(given)
+        if ready.draws:
             given.append(state)
         try:
             with ready.planned.captured.updates.running(ready.code.aside):
@@ -403,25 +423,17 @@ class Step:
             raise
         return tuple(o.clone() if isinstance(o, torch.Tensor) else o for o in outputs)
 
-    @staticmethod
-    def _expected_versions(ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, int, str]]:
-        """Of all that is there before the step: what PyTorch counts for each, and what the step itself adds to it. Where
-        several tensors lie in one storage that the step writes, it is not known whose count grows; what a forward pass adds to
-        a parameter is the kernel's choice (an embedding with max_norm writes row by row)."""
-        program, found = ready.planned.captured.program, []
-        lying = collections.Counter(program.tensors[t].storage for t in program.given)
-        for number, tensor in zip(program.given, given, strict=True):
-            storage = program.tensors[number].storage
-            more = ready.code.writes.get(storage, 0)
-            unknown = more and (lying[storage] > 1 or program.storages[storage].role == PARAMETER)
-            if not tensor.is_inference() and not unknown:
-                found.append((tensor, tensor._version + more, program.storages[storage].name))
-        return found
-
-    def _saved_copy(self, place: int, buffer: torch.Tensor) -> torch.Tensor:
-        if place not in self._saved:
-            self._saved[place] = buffer.clone()
-        return self._saved[place].copy_(buffer)
+    def _saved_copies(self, ready: _Ready, given: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """What the step writes before the updates, each with a copy of it as it is."""
+        buffers = [given[i] for i in ready.buffers]
+        if not buffers:
+            return []
+        for i, buffer in zip(ready.buffers, buffers, strict=True):
+            if i not in self._saved:
+                self._saved[i] = buffer.clone()
+        copies = [self._saved[i] for i in ready.buffers]
+        torch._foreach_copy_(copies, buffers)
+        return list(zip(buffers, copies, strict=True))
 
     def rehearse(self, batch: Any) -> float:
         """The seconds of a step on copies of all that it would change; the user's tensors stay."""
@@ -432,7 +444,7 @@ class Step:
         leaves, ready = self._for(batch)
         self._now = ready
         state = ready.device.get_state()
-        self._versions, self._updating = [], False
+        self._versions, self._updating = None, False
         try:
             with torch.no_grad(), handlers_wait(), state_as_before(self._optimizer):
                 program, tensors = ready.planned.captured.program, self._given(ready, leaves)
@@ -440,7 +452,7 @@ class Step:
                 lasting = {id(t) for t in leaves} | {id(t) for k, t in enumerate(tensors)
                                                      if program.storage_of(program.given[k]).role == CONSTANT and k not in written}
                 given = [t if id(t) in lasting else t.detach().clone(memory_format=torch.preserve_format) for t in tensors]
-                if any(s.base < 0 and s.role != MADE for s in ready.planned.captured.program.storages):
+                if ready.draws:
                     given.append(state)
                 ready.device.finish()
                 start = time.perf_counter()
@@ -483,7 +495,7 @@ class Step:
 
     def _may_hold(self, ready: _Ready) -> int:
         """Bytes of the arena beside this plan's residents, so that together they are not more than the largest plan."""
-        largest = max(each.planned.plan.arena_bytes for each in (*self._ready.values(), ready))
+        largest = max(each.plan_bytes for each in (*self._ready.values(), ready))
         return max(largest - ready.code.resident_bytes, ready.code.arena_bytes)
 
     def _explain(self, problem: BaseException, ready: _Ready, buffers: list[tuple[torch.Tensor, torch.Tensor]], state: torch.Tensor) -> None:
@@ -503,6 +515,19 @@ class Step:
         ready.planned.captured.updates.forget_begun()
         ready.device.set_state(state)
         problem.add_note(f"lowtide: {place}the model is as before the step")
+
+
+def _watched(program: Program, code: Executable) -> list[tuple[int, int, str]]:
+    """Of all that is there before the step: its place, what the step itself adds to the count that PyTorch keeps of its writes, and its
+    name. Where several tensors lie in one storage that the step writes, it is not known whose count grows; what a forward pass adds to
+    a parameter is the kernel's choice (an embedding with max_norm writes row by row)."""
+    found = []
+    lying = collections.Counter(program.tensors[t].storage for t in program.given)
+    for place, storage in enumerate(program.tensors[number].storage for number in program.given):
+        more = code.writes.get(storage, 0)
+        if not (more and (lying[storage] > 1 or program.storages[storage].role == PARAMETER)):
+            found.append((place, more, program.storages[storage].name))
+    return found
 
 
 def _answered(ready: Any) -> bool:
