@@ -15,6 +15,7 @@ import zlib
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 
 PLAIN = (int, float, bool, str, bytes, complex, type(None))
 CODE = (types.ModuleType, type, types.CodeType, types.BuiltinFunctionType, types.FrameType, types.GetSetDescriptorType,
@@ -25,6 +26,8 @@ MOST = 100_000
 def _of_tensor(tensor):
     if isinstance(tensor, FakeTensor):
         return "a FakeTensor"
+    if is_lazy(tensor):
+        return "lazy"
     whole = tensor.detach()
     dense = whole.layout is torch.strided and whole.device.type == "cpu" and not whole.is_quantized
     bits = zlib.crc32(whole.contiguous().view(-1).view(torch.uint8).numpy()) if dense and whole.numel() else 0

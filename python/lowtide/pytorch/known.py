@@ -69,7 +69,7 @@ class KnownValues(TorchDispatchMode):
         device = recorded.device_asked(func, types, args)
         if device is not recorded.DECLINED:
             return device
-        kwargs = kwargs or {}
+        kwargs = _from_default_stream(kwargs or {})
         if isinstance(func, torch._ops.HigherOrderOperator):
             raise NotImplementedError(
                 f"torch.{func.name()} is not planned; torch.where of both results is")
@@ -116,6 +116,18 @@ class KnownValues(TorchDispatchMode):
             spoiled = known(written)
             if spoiled is not None:
                 self.spoiled.add(spoiled.untyped_storage()._cdata)
+
+
+def _from_default_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """None in the place of the default generator, which is drawn from anyway. Raises NotImplementedError for another one."""
+    generator = kwargs.get("generator")
+    if generator is None:
+        return kwargs
+    if generator._cdata != torch.default_generator._cdata:
+        raise NotImplementedError("numbers are drawn from a torch.Generator of its own, which a planned step does not advance; without generator=.. "
+                                  "they are drawn from PyTorch's stream in each step (torch.manual_seed), or draw outside of loss_fn and give "
+                                  "them in the batch")
+    return {**kwargs, "generator": None}
 
 
 def _asserted(valid: torch.Tensor) -> bool:

@@ -163,8 +163,6 @@ class _Builder:
         if found.role == INPUT:
             raise Unsupported(f"{unit.place}: '{found.name}' is written in place: the batch is the caller's; "
                               "write to a copy of it")
-        if found.role == MADE:
-            raise Unsupported(f"{unit.place}: statistics that the step itself makes are written by {unit.name}")
         before = self.writers.setdefault(storage, [])
         if storage in unit.statistics:  # not seen by the planner: keep the order of all that touch them
             unit.after |= ({*self.readers.get(storage, ()), *before}) - {unit.number}
@@ -179,6 +177,9 @@ class _Builder:
         call.hidden = tuple(self.now(t) for t in call.hidden)
         if call.view:
             return
+        own = tuple(t for t in call.hidden if self.program.storage_of(t).role == MADE)
+        if own:  # an instance norm repeats its statistics, and takes the mean of what a batch norm has written into them
+            call.writes, call.hidden = (*call.writes, *own), tuple(t for t in call.hidden if t not in own)
         if call.writes:
             call.outs = [self.now(o) if o is not None else None for o in call.outs]
         made = [t for t in call.writes if self.program.storage_of(t).role == MADE]

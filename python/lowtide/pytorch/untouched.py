@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 
-from ..errors import Unsupported
+from ..errors import Unsupported, Usage
 from .entering import handlers_wait
 from .reachable import MISSING, Cell, Names, Reachable, Room
 
@@ -148,6 +149,11 @@ class Note:
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) -> None:
         self.reachable = Reachable([("", model), ("loss_fn", loss_fn), *([("optimizer", optimizer)] if optimizer is not None else [])])
+        for tensor, place in self.reachable.tensors.values():
+            if is_lazy(tensor):
+                name = place.name if place is not None else "a parameter of the optimizer"
+                raise Usage(f"'{name}' has no shape yet, as its module is a lazy one: run one batch through the module, model(x), and make the "
+                            "optimizer, before the step is compiled")
         self.tensors = [_Tensor(tensor) for tensor, _ in self.reachable.tensors.values()]
         self.streams = Streams()
         self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
