@@ -16,8 +16,8 @@ answer, until the user's code raises, or asks for the next decision, or has its 
 thrown away; what the user's code changes beside is put back as after any trace. The same place of the code, reached by the same calls, is tried
 once: a check in each of many layers costs one more run of the forward pass. At most MOST decisions are taken.
 
-Python asks a tensor by `__bool__`; a number that was read off a tensor (`.item()`) by the `__bool__` of its comparison. Both
-are exchanged while a step is traced. Tests: tests/python/test_torch_decisions.py.
+Python asks a tensor by `__bool__`; a number that was read off a tensor (`.item()`) by the `__bool__` of its comparison; and int(), float() and
+formats ask either for a number at once (read_numbers.py). All are exchanged while a step is traced. Tests: tests/python/test_torch_decisions.py.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
+from . import read_numbers
 from .foretold import Foretold, Source, foretell
 
 T = TypeVar("T")
@@ -75,7 +76,8 @@ _CHECKS: dict[str, tuple[type, tuple]] = {}  # by the argument of lowtide::deman
 def remembered(problem: Exception) -> str:
     """The argument of lowtide::demand that raises one like it."""
     kind = type(problem)
-    args = problem.args if all(type(a) in _PLAIN for a in problem.args) else (str(problem),)
+    args = tuple("?" if isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)) else a for a in problem.args)
+    args = args if all(type(a) in _PLAIN for a in args) else (str(problem),)
     key = f"{kind.__module__}.{kind.__qualname__}{args!r}"
     _CHECKS[key] = kind, args
     return key
@@ -119,8 +121,9 @@ class Decisions:
     """The answers of one run of the trace: those that are known, and those that it adds. A run that tries an answer ends where it would
     add one."""
 
-    def __init__(self, answers: list[Answer], tried: dict[tuple, Answer], trying: bool) -> None:
+    def __init__(self, answers: list[Answer], tried: dict[tuple, Answer], trying: bool, fill: int = 0) -> None:
         self.answers, self.tried, self.trying = answers, tried, trying
+        self.fill, self.filled = read_numbers.FILLS[fill], False  # a number for words, and whether one was asked for
         self.sources: Callable[[torch.fx.Node], Source | None] = lambda node: None  # foretold.py; the run says them
         self.count = 0
         self.asking = False
@@ -155,6 +158,18 @@ class Decisions:
             return Answer(foretold.value, at, foretold=foretold, known=True)
         before = self.tried.get(at)
         return Answer(True, at) if before is None else Answer(before.value, at, before.raised, known=True)
+
+    def number(self, tensor: Callable[[], torch.Tensor], frame: Any, kind: type) -> Any:
+        """For int() and float(): a number that does where it is used; None where none is known to."""
+        if read_numbers.is_in_words(frame):
+            self.filled = True
+            return kind(self.fill)
+        condition = read_numbers.condition(frame)
+        if condition is None:
+            return None
+        asked = condition.of(tensor().detach().reshape(()).to(torch.int64 if kind is int else torch.float64))
+        answer = self.ask(asked, frame) if isinstance(asked, torch.Tensor) else bool(asked)
+        return condition.number_with(answer, kind)
 
     def demand(self, asked: Any, answer: Answer) -> None:
         if isinstance(asked, torch.Tensor):
@@ -191,10 +206,23 @@ def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iter
                 raise
         return decisions.ask(self, frame)
 
+    def of_number(kind: type, before: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def asked(self: Any) -> Any:
+            frame, found = sys._getframe(1), None
+            if threading.get_ident() != mine or decisions.asking or _is_internal(frame.f_code.co_filename) or not _is_unknown(self, known):
+                return before(self)
+            found = decisions.number(lambda: _of_one(self), frame, kind)
+            return before(self) if found is None else found
+
+        return asked
+
+    numbers = [(holder, name, getattr(holder, name)) for holder, name, _ in _NUMBERS]
     torch.Tensor.__bool__ = of_tensor  # type: ignore[method-assign]
     torch.SymBool.__bool__ = of_symbol  # type: ignore[method-assign]
     for kind in formats:
         kind.__format__ = lambda self, _: "?"  # in the words of an exception
+    for (holder, name, before), (_, _, kind) in zip(numbers, _NUMBERS, strict=True):
+        setattr(holder, name, of_number(kind, before))
     try:
         yield
     finally:
@@ -202,6 +230,24 @@ def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iter
         torch.SymBool.__bool__ = symbol_bool  # type: ignore[method-assign]
         for kind, before in formats.items():
             kind.__format__ = before
+        for holder, name, before in numbers:
+            setattr(holder, name, before)
+
+
+_NUMBERS = ((torch.Tensor, "__int__", int), (torch.Tensor, "__float__", float), (torch.SymInt, "__int__", int),
+            (torch.SymFloat, "__int__", int), (torch.SymFloat, "__float__", float))
+
+
+def _is_unknown(asked: Any, known: Callable[[torch.Tensor], Any]) -> bool:
+    """A number that only a step knows."""
+    if isinstance(asked, torch.Tensor):
+        return isinstance(asked, FakeTensor) and asked.numel() == 1 and not asked.is_complex() and known(asked) is None
+    return bool(free_unbacked_symbols(asked))
+
+
+def _of_one(asked: Any) -> torch.Tensor:
+    kind = torch.int64 if isinstance(asked, torch.SymInt) else torch.float64
+    return asked if isinstance(asked, torch.Tensor) else torch.scalar_tensor(asked, dtype=kind)
 
 
 # ---- trying
@@ -220,13 +266,14 @@ def decided(attempt: Callable[[Decisions], T]) -> tuple[T, list[Answer]]:
     answers: list[Answer] = []
     tried: dict[tuple, Answer] = {}
     while True:
+        asked = Decisions(answers, tried, False)
         try:
-            result = attempt(Decisions(answers, tried, False))
+            result = attempt(asked)
             break
         except Exception as problem:
             if _untraceable(problem):
                 raise
-            _flip(answers, problem, tried)
+            _flip(answers, _in_words(attempt, asked, problem, list(answers)), tried)
     for place, answer in enumerate(answers):
         if answer.known:
             continue
@@ -252,15 +299,29 @@ def _flip(answers: list[Answer], problem: Exception, tried: dict[tuple, Answer])
 
 def _raised_by_other(attempt: Callable, before: list[Answer], answer: Answer) -> Exception:
     """What the other answer raises. Raises Branch where it goes on."""
-    other = Decisions([*before, Answer(not answer.value, answer.at, known=True)], {}, True)
+    answers = [*before, Answer(not answer.value, answer.at, known=True)]
+    other = Decisions(list(answers), {}, True)
     try:
         attempt(other)
     except _WentOn:
         pass
     except Exception as problem:
         if not _untraceable(problem):
-            return problem.with_traceback(None)
+            return _in_words(attempt, other, problem, answers).with_traceback(None)
     raise Branch(_where(answer.at))
+
+
+def _in_words(attempt: Callable, asked: Decisions, problem: Exception, answers: list[Answer]) -> Exception:
+    """The exception, with `?` for the numbers in its words that only a step knows."""
+    if not asked.filled:
+        return problem
+    try:
+        attempt(Decisions(answers, {}, True, fill=1))
+    except _WentOn:
+        pass
+    except Exception as again:
+        return read_numbers.in_words(problem, again)
+    return problem
 
 
 def _where(at: tuple) -> str:

@@ -17,8 +17,10 @@ _MASKS = ("a boolean mask decides how many there are: torch.where(mask, x, 0) an
 _PACKED = "the recurrent layer on the padded sequence, with a mask or ignore_index for what is padding, keeps one shape"
 _COUNTS = "F.one_hot(x, n).sum(0) and scatter_add on zeros of a length that is known keep one shape"
 _SIZES = "a size that comes with the batch as Python's int (each other one is a plan), or a mask over the longest, keeps one shape"
+_PLACES = ("; rows at a place that is read off a tensor are written by x.index_copy_(dim, place + torch.arange(n), rows) and read by index_select")
+_AT_ONCE = "; a number for a comparison is asked for by .item() in it, as int() and float() need it at once"
 BRANCH = ("torch.where of both results is planned, and so is a branch on Python's number or truth value in the batch, each of which is a plan; "
-          "a branch that does nothing but raise becomes a check in every step")
+          "a branch that does nothing but raise becomes a check in every step (of two tensors, joined by & or | and not by `and`)")
 _PACKING = (torch.ops.aten._pack_padded_sequence, torch.ops.aten._pad_packed_sequence)
 
 _BY_OP = {
@@ -28,7 +30,7 @@ _BY_OP = {
     "bincount": _COUNTS,
     "repeat_interleave": "repeat_interleave by a tensor has as many rows as it adds up to: counts that are Python's numbers, or indices that come with the "
                          "batch (x[index]), keep one shape",
-    "slice": _SIZES, "split_with_sizes": _SIZES, "narrow": _SIZES, "arange": _SIZES, "zeros": _SIZES, "ones": _SIZES, "full": _SIZES, "empty": _SIZES,
+    "slice": _SIZES + _PLACES, "split_with_sizes": _SIZES, "narrow": _SIZES + _PLACES, "arange": _SIZES, "zeros": _SIZES, "ones": _SIZES, "full": _SIZES, "empty": _SIZES,
     "new_zeros": _SIZES, "new_ones": _SIZES, "new_full": _SIZES, "new_empty": _SIZES, "expand": _SIZES, "view": _SIZES,
     "_nested_tensor_from_tensor_list": "a padded tensor and a mask keep one shape",
 }
@@ -43,7 +45,9 @@ def of_shape(op: str) -> str:
 def of_contents(message: str) -> str:
     """The way round, by PyTorch's message where it was asked for contents."""
     found = _named(message)
-    return found or f"; {_SIZES if 'specialized integer' in message else BRANCH}"
+    if "specialized integer" in message:
+        return found or f"; {_SIZES}{_AT_ONCE}"
+    return found or f"; {BRANCH}{_AT_ONCE if 'data-dependent expr' in message else ''}"
 
 
 def of_any(problem: Exception) -> str:
