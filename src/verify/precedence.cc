@@ -20,7 +20,9 @@ Precedence::Precedence(const Facts& of)
         row != nullptr && ops::traits(*row).recomputable && !ops::traits(*row).has_effect;
     for (PlanValueId input : op.inputs) {
       if (!input.valid()) continue;
+      const plan::PlanValue& version = plan.values[facts.version[input]];
       version_readers[facts.version[input]].push_back(o);
+      if (version.alias == plan::PlanAlias::kUpdate) add(version.producer, o);
       if (plan.values[input].producer.valid())
         predecessors[o].push_back(plan.values[input].producer);
     }

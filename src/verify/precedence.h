@@ -30,10 +30,11 @@ struct Precedence {
   bool may_move(PlanStorageId s) const { return movable_[s] != 0; }
 
   const Facts& facts;
-  // Makers of inputs, control edges, and for an op that overwrites a storage all who read what it
-  // destroys.
+  // Makers of inputs, and of the versions that they are of, control edges, and for an op that
+  // overwrites a storage all who read what it destroys.
   IdVector<PlanOpId, std::vector<PlanOpId>> predecessors;
-  // Those of them that make no mere views: all their runs come after all runs of the op.
+  // Those of them that make no mere views: all their runs come after all runs of the op. Who reads
+  // a version that an op made by overwriting is one: there is no other time at which it could.
   IdVector<PlanOpId, std::vector<PlanOpId>> followers;
   Mark may_rerun;
   IdVector<PlanOpId, std::vector<PlanStorageId>> inputs;  // ascending; of ops that compute
