@@ -81,11 +81,13 @@ class _Search:
         _library.check(_library.library().lowtide_cancel_make(self.flag.place))
         self.problem: BaseException | None = None
         self.begun = False
+        # Set where something was raised, before anything else: CPython looks at signals in calls and loops, so that nothing can come
+        # between. The thread, in which no signal is handled, then stops the search whatever happens to the call that would.
+        self.left = False
 
     def run(self) -> None:
         """In a thread of its own: the library's last error is the thread's."""
-        line = self.line
-        watcher = _library.Watcher(lambda _, now: line.update(now.contents))
+        watcher = _library.Watcher(lambda _, now: self.watch(now.contents))
         try:
             _library.check(_library.library().lowtide_plan_make_watched(
                 self.model, self.options, watcher, None, self.flag, self.plan.place))
@@ -93,6 +95,11 @@ class _Search:
             self.problem = problem
         finally:
             self.ended.set()
+
+    def watch(self, progress: _library.Progress) -> None:
+        if self.left:
+            self.stop()
+        self.line.update(progress)
 
     def stop(self) -> None:
         """Asks it to end with what it has."""
@@ -119,6 +126,7 @@ class _Search:
             try:
                 self.ended.wait(0.1)
             except BaseException as problem:  # noqa: BLE001: it is raised below
+                self.left = True
                 self.stop()
                 raised.append(problem)
         if raised and isinstance(raised[0], KeyboardInterrupt):
@@ -159,6 +167,7 @@ def searched(model: _library.Handle, options: dict[str, Any], progress: bool | N
         search.start()
         search.wait()
     except BaseException:  # also one that came between two lines above
+        search.left = True
         search.stop()
         while search.begun and not search.ended.is_set():
             search.ended.wait(0.1)
