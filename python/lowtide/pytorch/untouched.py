@@ -127,7 +127,8 @@ class Streams:
 def empty_caches_of_fakes() -> None:
     """Empties caches of functools.lru_cache that hold tensors without contents. Nobody can take one entry out of such a cache, and what it
     had before is made anew when it is asked for. Those of PyTorch and its libraries are its own."""
-    for cache in [thing for thing in gc.get_objects() if type(thing) is functools._lru_cache_wrapper]:
+    kind = functools._lru_cache_wrapper  # an object refers to its type; get_referrers looks in C, twice as fast as a loop here
+    for cache in [thing for thing in gc.get_referrers(kind) if type(thing) is kind]:
         if not (cache.__module__ or "").startswith(("torch", "sympy", "lowtide")) and cache.cache_info().currsize and _has_fakes(cache):
             cache.cache_clear()
 
