@@ -144,11 +144,11 @@ if rank == 1:
 refused(lambda: step((x, y)), lowtide.Usage, ["rank 1: Usage: '2.weight' is another tensor", "'2.weight' is another tensor"])
 model[2].weight = held
 unchanged("an exchanged tensor")
-beside = []
-for _ in range(5):  # gloo's thread may hold a gradient for a moment longer, whose place is then not free
+beside = 0  # gloo holds what it has reduced for a moment longer, in a third of all cases: every second step, were it not waited for
+for _ in range(20):
     step(batch())
-    beside.append(step.memory.beside)
-assert 0 in beside, "agreeing takes no memory beside the arena"
+    beside += step.memory.beside > 0
+assert beside < 5, "agreeing and reducing take no memory beside the arena; of 200 steps 1 to 4 still did where this was measured"
 every = [None, None]
 dist.all_gather_object(every, [p.tolist() for p in model.parameters()])
 assert every[0] == every[1] and not torch.equal(held, before["2.weight"])

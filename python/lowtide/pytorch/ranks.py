@@ -27,6 +27,7 @@ import importlib
 import pathlib
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,6 +45,7 @@ class Gone(Error, RuntimeError):
 
 
 ROLL_CALL = 3.0  # seconds
+RELEASE = 1.0  # seconds, at most; it takes microseconds
 _lost: list[tuple[weakref.ref, str]] = []  # the group that has ended, and why
 
 
@@ -82,12 +84,22 @@ def naming() -> Iterator[None]:
 
 def reduce_in_step(tensor: torch.Tensor) -> None:
     """The sum over all ranks."""
-    seconds = patience()
+    seconds, holders = patience(), tensor._use_count()
     with naming():
         if seconds is None:
             dist.all_reduce(tensor)
         else:
             dist.all_reduce(tensor, async_op=True).wait(datetime.timedelta(seconds=seconds))
+    if tensor.device.type == "cpu":
+        _wait_for_release(tensor, holders)
+
+
+def _wait_for_release(tensor: torch.Tensor, holders: int) -> None:
+    """gloo's thread says that the sum is there before it lets go of the tensor. Its place in the arena would not be free when the next
+    tensor is to lie there, which then took memory beside the arena."""
+    end = time.monotonic() + RELEASE
+    while tensor._use_count() > holders and time.monotonic() < end:
+        time.sleep(0)
 
 
 @torch.library.custom_op("lowtide::average", mutates_args=())
