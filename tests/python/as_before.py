@@ -1,15 +1,21 @@
-"""Holds that lowtide.plan and compile_step leave the caller's objects as they were, in every test that calls them.
+"""Holds that captures leave the caller's objects as they were, in every test: lowtide.plan, compile_step and measure, and a new shape.
 
 A walk of its own, on purpose without anything of the product's: what Python's garbage collector says an object refers to, from model, loss
 function and optimizer on, and the globals that functions of the tests name. Of each object its entries by identity (plain values by
 value), of each tensor type, version, flags, gradient and a checksum of its contents, and the random streams. Before and after have
 to be equal, and no FakeTensor may be left.
+
+A step that meets a new shape captures and then runs. The capture in it is watched as the others are. Behind the step a walk holds that
+it left what a step of eager mode leaves and no more: contents and versions of tensors, the optimizer's state, and entries of the objects
+that the plan says the forward pass writes (carried.py); types, sizes, flags, hooks, gradients and all other entries are what they were.
 """
 
+import contextlib
 import functools
 import gc
 import random
 import sys
+import threading
 import types
 import zlib
 
@@ -47,6 +53,11 @@ def _globals_named(function):
     return {name: function.__globals__[name] for name in names if name in function.__globals__}
 
 
+def _own(thing):
+    """An object's attributes, if it has a dictionary of them."""
+    return object.__getattribute__(thing, "__dict__") if any("__dict__" in vars(base) for base in type(thing).__mro__) else None
+
+
 def _referred(thing):
     """What an object refers to, with a word for each."""
     if isinstance(thing, types.FunctionType):
@@ -54,8 +65,7 @@ def _referred(thing):
         return [*zip(thing.__code__.co_freevars, cells, strict=True), *_globals_named(thing).items(), ("defaults", thing.__defaults__)]
     if isinstance(thing, dict):
         return [(repr(key)[:60] if isinstance(key, PLAIN) else f"{type(key).__name__}", value) for key, value in dict.items(thing)]
-    has_own = any("__dict__" in vars(base) for base in type(thing).__mro__)
-    own = object.__getattribute__(thing, "__dict__") if has_own else None
+    own = _own(thing)
     if isinstance(own, dict):
         rest = [] if not isinstance(thing, (list, tuple, set)) else list(thing)
         return [*((f".{key}", value) for key, value in own.items()), *((f"[{k}]", value) for k, value in enumerate(rest))]
@@ -106,20 +116,105 @@ def _short(before, after):
     return f"{before} -> {after}"
 
 
-def watched(function):
-    """`function(model, loss_fn, optimizer, ...)`, which has to leave all these as they are."""
+def more_than_a_step(before, after, written):
+    """What a step of eager mode would not have changed. `written`: entries that the forward pass writes, by the object's identity and their
+    word; "" for all of an object."""
+    said = []
+    for number, (thing, path, what) in before.items():
+        now = after.get(number)
+        if now is None or repr(now[2]) == repr(what):
+            continue
+        if isinstance(thing, torch.Tensor):
+            kept = [(a, b) for k, (a, b) in enumerate(zip(what, now[2], strict=True)) if k not in (3, 7) and a != b] if len(what) == 8 else [what]
+            said += [f"{path}: {kept}"] if kept else []
+        elif not path.startswith("optimizer"):
+            free = {word for of, word in written if of in (number, id(_own(thing)))}
+            old, new = ([entry for entry in one[2][1] if entry[0] not in free] for one in (before[number], now))
+            said += [] if old == new or "" in free else [f"{path}: {_short(('', old), ('', new))}"]
+    return said + [f"{path}: a FakeTensor" for number, (_, path, what) in after.items() if what == "a FakeTensor" and number not in before]
 
-    @functools.wraps(function)
-    def called(model, *args, **options):
-        if not isinstance(model, torch.nn.Module) or len(args) < 2 or not callable(args[0]):
-            return function(model, *args, **options)
-        roots = {"model": model, "loss_fn": args[0], "optimizer": args[1]}
-        before, streams = look(roots), _streams()
+
+class Watch:
+    """The captures of one test. `within`: one is watched now. `steps`: these run; `captured`: what there was before the capture in one."""
+
+    def __init__(self):
+        self.within, self.steps, self.captured = False, 0, None
+
+    @contextlib.contextmanager
+    def nothing_changes(self, roots):
+        if self.within or threading.current_thread() is not threading.main_thread():  # other threads' steps take turns with it
+            yield
+            return
+        before, streams, self.within = look(roots), _streams(), True
         try:
-            return function(model, *args, **options)
+            yield
         finally:
+            self.within = False
             changed = differences(before, look(roots))
             assert changed == [], f"capture has changed the caller's objects: {changed[:5]}"
             assert streams == _streams(), "capture has changed a random stream"
+        self.captured = before if self.steps else None
 
-    return called
+    def function(self, function):
+        """`function(model, loss_fn, optimizer, ...)`, which has to leave all these as they are."""
+
+        @functools.wraps(function)
+        def called(model, *args, **options):
+            if not isinstance(model, torch.nn.Module) or len(args) < 2 or not callable(args[0]):
+                return function(model, *args, **options)
+            with self.nothing_changes({"model": model, "loss_fn": args[0], "optimizer": args[1]}):
+                return function(model, *args, **options)
+
+        return called
+
+    def of_step(self, function):
+        """`function(step, ...)`, which has to leave the step's model, loss function and optimizer as they are."""
+
+        @functools.wraps(function)
+        def called(step, *args, **options):
+            with self.nothing_changes(_roots(step)):
+                return function(step, *args, **options)
+
+        return called
+
+    def context(self, untouched):
+        """The context in which a step captures."""
+
+        @contextlib.contextmanager
+        def called(model, loss_fn, optimizer=None):
+            with self.nothing_changes({"model": model, "loss_fn": loss_fn, "optimizer": optimizer}), untouched(model, loss_fn, optimizer) as note:
+                yield note
+
+        return called
+
+    def step(self, call):
+        """A step's `__call__`."""
+
+        @functools.wraps(call)
+        def called(step, batch):
+            self.steps += 1
+            try:
+                result, before = call(step, batch), self.captured
+            finally:
+                self.steps, self.captured = self.steps - 1, None
+            if before is not None:
+                changed = more_than_a_step(before, look(_roots(step)), _written(step))
+                assert changed == [], f"a step with a new shape has changed more than a step of eager mode: {changed[:5]}"
+            return result
+
+        return called
+
+
+def _roots(step):
+    return {"model": step._model, "loss_fn": step._loss_fn, "optimizer": step._optimizer}
+
+
+def _written(step):
+    """Entries that the forward pass writes, by the plan."""
+    trace = getattr(step._now, "planned", None) and step._now.planned.captured.trace
+    carried = getattr(trace, "carried", None)
+    if carried is None:
+        return set()
+    entries = [*((one.room.owner, one.key) for one in carried.writes), *((room.owner, key) for room, key in carried.gone)]
+    words = {(id(owner), word) for owner, key in entries for word in (f".{key}", f"[{key}]", str(key), repr(key))}
+    return words | {(id(one.room.owner), "") for one in carried.growths}

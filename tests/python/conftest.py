@@ -19,6 +19,10 @@ for folder in ("tests/python", "models", "tests", "python"):
 def _objects_as_before(request, monkeypatch):
     """Every capture of a step in tests of the PyTorch part leaves the caller's objects as they were."""
     if request.path.name.startswith("test_torch_"):
-        lowtide, as_before = importlib.import_module("lowtide"), importlib.import_module("as_before")
+        lowtide, step = importlib.import_module("lowtide"), importlib.import_module("lowtide.pytorch.step")
+        watch = importlib.import_module("as_before").Watch()
         for name in ("plan", "compile_step"):
-            monkeypatch.setattr(lowtide, name, as_before.watched(getattr(lowtide, name)))
+            monkeypatch.setattr(lowtide, name, watch.function(getattr(lowtide, name)))
+        monkeypatch.setattr(lowtide, "measure", watch.of_step(lowtide.measure))
+        monkeypatch.setattr(step, "untouched", watch.context(step.untouched))
+        monkeypatch.setattr(step.Step, "__call__", watch.step(step.Step.__call__))

@@ -315,3 +315,39 @@ def test_caches_of_functions_hold_no_tensors_without_contents():
     for _ in range(2):
         lowtide.plan(model, lambda m, b: m(b).square().mean(), optimizer, batch, effort=0.2)
         assert torch.equal(model(batch), wanted)
+
+
+class _Grows(nn.Module):
+    """Keeps the last result, and a table by size in a part of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.tables, self.last = nn.Linear(4, 4), {}, None
+
+    def forward(self, x):
+        self.last = self.one(x).detach()
+        return self.one(x) * self.tables.setdefault(len(x), torch.ones(len(x), 1))
+
+
+@pytest.mark.parametrize("fault", [
+    lambda m, o: setattr(m, "extra", 1),
+    lambda m, o: m.one.register_forward_hook(lambda *_: None),
+    lambda m, o: m.one.weight.requires_grad_(False),
+    lambda m, o: setattr(m.one.weight, "grad", torch.ones(4, 4)),
+    lambda m, o: m.one.bias.register_hook(lambda g: g),
+    lambda m, o: m.tables.clear(),
+    lambda m, o: o.append(1),
+], ids=["attribute", "hook", "flag", "gradient", "hook of a tensor", "dict", "list of loss_fn"])
+def test_the_watch_of_all_tests_sees_what_a_step_with_a_new_shape_leaves(fault, monkeypatch):
+    seen = [0]
+
+    def loss_fn(model, batch):
+        return model(batch).square().mean() * len(seen)
+
+    model = _Grows()
+    step = lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), torch.ones(2, 4), effort=0.1)
+    step(torch.ones(2, 4)), step(torch.ones(3, 4))
+    run = type(step)._called
+    monkeypatch.setattr(type(step), "_called", lambda step, batch: [run(step, batch), fault(model, seen)])
+    with pytest.raises(AssertionError, match="a step with a new shape has changed more than a step of eager mode"):
+        step(torch.ones(5, 4))
