@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import lowtide
+from lowtide.pytorch import guards
 
 
 class Net(torch.nn.Module):
@@ -192,3 +193,19 @@ def test_a_write_by_somebody_else_while_the_step_runs_is_noticed_in_later_steps_
     step._problem = judged
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values(), strict=True))
     step(batch_of(3))
+
+
+def test_where_nothing_changes_no_entry_is_looked_at_by_itself(monkeypatch):
+    """Though code asks for attributes that are not there, as `forward` of an object beside its class's."""
+    model, optimizer, _, _ = pair()
+    step = lowtide.compile_step(model, loss_of, optimizer, batch_of(0), effort=0.1, rehearse=False)
+    step(batch_of(1))
+    looks = []
+    look = guards.Guards.look
+    monkeypatch.setattr(guards.Guards, "look", lambda self: looks.append(self) or look(self))
+    step(batch_of(2))
+    assert looks == []
+    model.a.forward = lambda x: F.linear(x, 2 * model.a.weight, model.a.bias)
+    with pytest.warns(UserWarning, match="a.forward"):
+        step(batch_of(3))
+    assert looks

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import operator
 import types
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -342,7 +343,7 @@ class Guards:
         if not all([get(name) is method for get, name, method in self.codes]):
             return False
         try:
-            alike = (all(map(operator.is_, map(dict.get, self.dicts, self.keys), self.seen))
+            alike = (all(map(operator.is_, map(dict.get, self.dicts, self.keys, itertools.repeat(MISSING)), self.seen))
                      and all(map(operator.is_, map(_contents, self.cells), self.in_cells))
                      and all(map(operator.is_, map(operator.getitem, self.lists, self.at), self.in_lists)))
         except (ValueError, IndexError):
