@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Networks that nobody here wrote, from packages of PyPI: planned steps beside eager mode's, one line a network.
 
-    outside.py [--ways LIST] [--only PART ...] [--first N] [--jobs N] [--seconds N] [--effort N] [--json FILE] [--why] [--list]
+    outside.py [--ways LIST] [--only PART ...] [--first N] [--minutes N] [--jobs N] [--seconds N] [--effort N] [--json FILE] [--why] [--list]
 
 For each network (bench/outsiders: architectures by their configurations, small sizes, no weights): plan(), which must change nothing; then
 three steps of eager mode beside three planned ones, at no budget, half-way between the least arena and the free one, and in the least
@@ -15,7 +15,8 @@ auto, backend, samples and swap. Each network and way is a process of its own wi
 
 What is not installed is named and skipped; networks that this eager mode does not run, or not twice alike, are named and not judged. The
 packages are installed by `scripts/setup --outside` into build/outside, beside those of .venv, and this program runs itself by that Python
-where it is there. Exit code 1 where anything is wrong or crashes, or more than 15 % are refused in a way.
+where it is there. A whole run takes a core many hours: `--json FILE` takes down each answer as it comes, one line of JSON, and goes on behind
+what FILE has; `--minutes N` begins nothing later, in the drawn order of `--first`, so that what was reached is a sample of all. Exit code 1 where anything is wrong or crashes, or more than 15 % are refused in a way.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import collections
 import dataclasses
 import importlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -112,10 +114,36 @@ def line_of(found: dict) -> str:
     return f"{found['way']:8} {found['status']:10} {found['seconds']:5.1f} s  {found['name']:44} {said[:220]}"
 
 
+def answered(file: pathlib.Path | None) -> dict[tuple[str, str], dict]:
+    """What an earlier run has left in the file; its last line may be cut off."""
+    found = {}
+    for line in file.read_text().splitlines() if file is not None and file.exists() else ():
+        try:
+            one = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[one["name"], one["way"]] = one
+    return found
+
+
+def tell(found: dict, file: pathlib.Path | None) -> None:
+    print(line_of(found), flush=True)
+    if file is not None:
+        with file.open("a") as lines:
+            lines.write(json.dumps(found) + "\n")
+
+
 def run_all(work: list[tuple[str, str]], arguments: argparse.Namespace) -> list[dict]:
-    waiting, running, done = list(work), {}, []
+    """The answers to all of it, those of an earlier run first; those behind the last minute are left out."""
+    known = answered(arguments.json)
+    done = [known[one] for one in work if one in known]
+    waiting, running, until = [one for one in work if one not in known], {}, time.monotonic() + 60 * arguments.minutes
     while waiting or running:
         while waiting and len(running) < arguments.jobs:
+            if time.monotonic() > until:
+                print(f"time is up: {len(waiting)} of {len(work)} were not begun, the first is {' by '.join(waiting[0])}")
+                waiting = []
+                break
             started = Running(*waiting.pop(0), arguments.effort)
             running[started.process] = started
         process, status, used = os.wait4(-1, os.WNOHANG)
@@ -123,7 +151,7 @@ def run_all(work: list[tuple[str, str]], arguments: argparse.Namespace) -> list[
             one = running.pop(process)
             late = os.WIFSIGNALED(status) and time.monotonic() - one.began > arguments.seconds
             done.append(one.said(status, late, used.ru_utime + used.ru_stime))
-            print(line_of(done[-1]), flush=True)
+            tell(done[-1], arguments.json)
             continue
         for one in running.values():
             if time.monotonic() - one.began > arguments.seconds:
@@ -160,10 +188,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--ways", default="torch", help="of torch, native, auto, backend, samples, swap, comma-separated; or all")
     parser.add_argument("--only", nargs="*", default=[], metavar="PART", help="networks with this in their names; =NAME: exactly")
     parser.add_argument("--first", type=int, metavar="N", help="N networks, one after another in a drawn order, which is always the same")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="nothing begins later; in that drawn order, too")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("LOWTIDE_JOBS", os.cpu_count() or 1)))
     parser.add_argument("--seconds", type=float, default=400, help="that one network may take in one way")
     parser.add_argument("--effort", type=float, default=0.3)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="an answer a line, as it comes; what is there already is not run again")
     parser.add_argument("--why", action="store_true", help="where what is wrong was raised")
     parser.add_argument("--list", action="store_true", help="names alone")
     arguments = parser.parse_args()
@@ -181,7 +210,7 @@ def main() -> int:
     import_once()
     from common import NETWORKS
     names = [n for n in NETWORKS if not arguments.only or any(part in n if part[0] != "=" else part[1:] == n for part in arguments.only)]
-    if arguments.first:
+    if arguments.first or arguments.minutes < math.inf:
         names = sorted(names, key=lambda n: zlib.crc32(n.encode()))[:arguments.first]
     absent = [name for name in names if not NETWORKS[name].there]
     names = [name for name in names if name not in absent]
@@ -191,8 +220,6 @@ def main() -> int:
         print("\n".join(names))
         return 0
     found = run_all([(name, way) for name in names for way in arguments.ways], arguments)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
     return 0 if totals(found, arguments) else 1
 
 
