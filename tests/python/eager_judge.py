@@ -445,7 +445,7 @@ def _cause(problem: BaseException) -> BaseException:
 
 
 _WAY_ROUND = re.compile(r"\b(use|pass|call|give|set|make|take|put|write|instead|in the place of|without|needs? no|move|replace|say|try|runs? (it|this)|"
-                        r"engine=|budget=|by a tensor|with engine|let|keeps? one shape|(is|are) planned|as a tensor)\b", re.IGNORECASE)
+                        r"by a tensor|with engine|let|keeps? one shape|(is|are) planned|as a tensor)\b|\b(engine|budget|split|swap|rehearse)=", re.IGNORECASE)
 
 
 def names_a_way_round(said: str) -> bool:

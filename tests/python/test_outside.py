@@ -82,7 +82,8 @@ def test_a_program_that_eager_mode_does_not_repeat_is_not_judged():
 
 @pytest.mark.parametrize("said,helps", [
     ("Unsupported: a decision on contents (x.py:3); use torch.where in its place", True), ("Unsupported: the op 'x' is not known to the table", False),
-    ("Unsupported: batch['a'] is a float; pass it as a tensor", True), ("Unsupported: no", False)])
+    ("Unsupported: batch['a'] is a float; pass it as a tensor", True), ("Unsupported: no", False),
+    ("Unsupported: x.py:3: Function 'F' has a backward of its own; engine='torch' has it", True)])
 def test_a_refusal_says_what_to_do(said, helps):
     assert eager_judge.names_a_way_round(said) == helps
 
