@@ -52,7 +52,13 @@ void add_batch_product(AtenCall& call) {
 void einsum(AtenCall& call) {
   std::string equation = call.word("equation", "");
   if (equation.empty()) return call.fail("no equation is given");
-  call.result("Einsum", call.tensors("tensors"), {{"equation", std::move(equation)}});
+  // Products alone promote in PyTorch ("i,j->ij" of a range and frequencies); Einsum has one type.
+  const std::vector<Pt2Meta> metas = call.metas("tensors");
+  std::vector<std::string> operands = call.tensors("tensors");
+  for (size_t i = 0; i < operands.size() && i < metas.size(); ++i)
+    if (const DType from = metas[i].dtype.value_or(call.out_type()); from != call.out_type())
+      operands[i] = call.cast(operands[i], from, call.out_type());
+  call.result("Einsum", std::move(operands), {{"equation", std::move(equation)}});
 }
 
 // ---- normalizations ----

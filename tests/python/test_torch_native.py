@@ -7,6 +7,7 @@ is nothing but rounding (of a bias before a softmax, in f32).
 
 import copy
 import itertools
+import math
 import os
 
 import pytest
@@ -399,3 +400,20 @@ def test_another_shape_is_planned_once():
     for rows in (8, 5, 8):
         part = (batch[0][:rows], batch[1][:rows])
         assert_follows(step, model, mine, other, its, entropy, part, steps=1)
+
+
+@pytest.mark.parametrize(("equation", "kind", "sizes"), [
+    ("i,j->ij", torch.int64, (8,)), ("j,ij->ij", torch.int32, (4, 8)), ("ij,j->ij", torch.float32, (4, 8)), ("...i,i->...i", torch.uint8, (2, 3, 8))])
+def test_products_of_two_types_that_are_written_as_einsum_promote(equation, kind, sizes):
+    """Rotary embeddings count positions in whole numbers: einsum without a sum is a product, whose operands promote."""
+    model, batch = small()
+    other = copy.deepcopy(model)
+    mine, its = OPTIMIZERS["plain"](model.parameters()), OPTIMIZERS["plain"](other.parameters())
+    fixed = (torch.arange(math.prod(sizes)) % 5).to(kind).view(sizes)
+
+    def loss_fn(m, given):
+        hidden = m.body(given[0])
+        pair = (fixed, hidden[0, :8]) if equation != "j,ij->ij" else (hidden[0, :8].float(), fixed.double())
+        return torch.einsum(equation, *pair).square().mean() + entropy(m, given)
+    step = lowtide.compile_step(model, loss_fn, mine, batch, engine="native", effort=0.1)
+    assert_follows(step, model, mine, other, its, loss_fn, batch, steps=2)

@@ -54,12 +54,12 @@ def planning_of(updates: KnownUpdates) -> dict[str, Any]:
     groups = [updates.group(name) for name in updates.groups]
     for option, plain in (("maximize", False), ("amsgrad", False), ("dampening", 0)):
         if any(group.get(option, plain) != plain for group in groups):
-            raise Unsupported(f"an optimizer with {option}={groups[0].get(option)} has no update in the native engine")
+            raise Unsupported(f"an optimizer with {option}={groups[0].get(option)} has no update in the native engine; {TORCH}")
     if not updates.momentum:
         return {"optimizer": "adamw"}
     with_momentum = {group["momentum"] != 0 for group in groups}
     if len(with_momentum) > 1:
-        raise Unsupported("groups with and without momentum together have no update in the native engine")
+        raise Unsupported(f"groups with and without momentum together have no update in the native engine; {TORCH}")
     return {"optimizer": "sgd", "momentum": max(float(group["momentum"]) for group in groups)}
 
 
@@ -127,7 +127,7 @@ def _planned(model: _library.Handle, options: dict[str, Any], asked: StepOptions
 
 
 def _without_path(problem: Exception, path: pathlib.Path) -> str:
-    return f"the native engine cannot run this step: {str(problem).removeprefix(f'{path}: ')}"
+    return f"the native engine cannot run this step: {str(problem).removeprefix(f'{path}: ')}; {TORCH}"
 
 
 def _hold_statistics(plan: Plan, exported: Exported, model: Model) -> None:
@@ -176,13 +176,13 @@ class NativeStep(Step):
             for name, tensor in found.items():
                 if tensor.device.type != "cpu" or not tensor.is_contiguous():
                     raise Unsupported(f"{kind} '{name}' is on {tensor.device} with strides {tensor.stride()}; the native "
-                                      "engine runs on the CPU, on tensors without gaps")
+                                      f"engine runs on the CPU, on tensors without gaps; {TORCH}")
         updates = KnownUpdates(self._optimizer, model.parameters)
         trained = [name for name in model.parameters if name in updates.groups]
         for name in trained:
             if model.parameters[name].dtype not in (torch.float32, torch.float64):
                 raise Unsupported(f"parameter '{name}' is {model.parameters[name].dtype}: the native engine keeps an "
-                                  "optimizer state of f32 beside it, PyTorch one of its own type")
+                                  f"optimizer state of f32 beside it, PyTorch one of its own type; {TORCH}")
         options = {"train": True, "loss": "model", "keep_outputs": True, "threads": torch.get_num_threads(),
                    **planning_of(updates), **self._options.searching()}
         folder = tempfile.TemporaryDirectory(prefix="lowtide-")
@@ -218,7 +218,7 @@ class NativeStep(Step):
                 ready.session = Session(ready.plan, list(ready.places), model_folder=ready.folder.name,
                                         threads=torch.get_num_threads())
             except (BadInput, Usage) as problem:
-                raise Unsupported(f"the native engine cannot run this step: {problem}") from None
+                raise Unsupported(f"the native engine cannot run this step: {problem}; {TORCH}") from None
             ready.addresses = {}
             ready.fed = {value.name for value in ready.session.values(INPUTS)}
             ready.outputs = {value.name: (DTYPES[value.dtype], value.dims) for value in ready.session.values(OUTPUTS)}
