@@ -83,6 +83,38 @@ def test_tensors_made_of_sizes_are_ops_of_the_plan_at_every_size(kind):
     same(mine, trained(make, sizes(4, 7), "aot_eager")[0])
 
 
+class Broken(nn.Module):
+    """Two pieces: sizes, and numbers made of them, are known in the first and read in the second."""
+
+    def __init__(self, before, behind):
+        super().__init__()
+        self.linear, self.before, self.behind = nn.Linear(6, 6), before, behind
+
+    def forward(self, x):
+        hidden, kept = self.linear(x), self.before(x)
+        torch._dynamo.graph_break()
+        return self.behind(hidden, kept).square().sum()
+
+
+HANDED_ON = {
+    "a size": (lambda x: x.shape[0], lambda h, n: h.reshape(n, 3, 2).sum(1)),
+    "a product": (lambda x: x.shape[0] * 2, lambda h, n: h.reshape(n, 3)),
+    "a size and its half": (lambda x: (x.shape[0], x.shape[0] // 2), lambda h, n: h[:n[1]] * n[0]),
+    "a ratio": (lambda x: 1 / x.shape[0], lambda h, n: h * n),
+    "a size, a word and nothing": (lambda x: {"n": x.shape[0], "word": "x", "none": None}, lambda h, n: h * n["n"] + len(n["word"])),
+}
+
+
+@pytest.mark.parametrize("kind", HANDED_ON)
+def test_sizes_are_handed_on_behind_a_break(kind):
+    def make():
+        return Broken(*HANDED_ON[kind])
+
+    mine, told = trained(make, sizes(4, 8, 6), backend.lowtide, OPTIONS)
+    assert told == [] and len(backend.last_plans) >= 4
+    same(mine, trained(make, sizes(4, 8, 6), None)[0])
+
+
 class Lazy(nn.Module):
     """Keeps a table as a plain attribute, which grows with the longest batch."""
 

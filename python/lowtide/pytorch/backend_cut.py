@@ -205,9 +205,11 @@ class Cut:
             else:
                 half.nodes[tensor] = made
 
-    def finish(self, half: _Half, outputs: list[int | None], saved: list[torch.fx.Node],
+    def finish(self, half: _Half, outputs: list[int | None], plain: list[Any], saved: list[torch.fx.Node],
                descriptions: Any) -> torch.fx.GraphModule:
-        found = [self.node(half, o) if o is not None else None for o in outputs]
+        """`plain`: the joint graph's leaves in the places of `outputs`, of which None or a number (a size that is handed on behind a
+        break) is given as it stands."""
+        found = [self.node(half, o) if o is not None else leaf for o, leaf in zip(outputs, plain, strict=True)]
         node = half.graph.output((*found, *saved))
         node.meta["desc"] = descriptions
         half.graph.eliminate_dead_code()
@@ -231,7 +233,9 @@ def events_of(program: Program, graph: GraphText, plan: Plan) -> tuple[list[Even
 def halves(cut: Cut, early: list[Event], later: list[Event], forward: int,
             placeholders: list[torch.fx.Node]) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     outputs = cut.program.outputs
-    described = next(n for n in cut.joint.graph.nodes if n.op == "output").meta.get("desc", [None] * len(outputs))
+    last = next(n for n in cut.joint.graph.nodes if n.op == "output")
+    described = last.meta.get("desc", [None] * len(outputs))
+    plain = torch.utils._pytree.tree_leaves(last.args[0], is_leaf=lambda leaf: leaf is None)
     one, two = _Half(), _Half()
     for node, tensor in zip(placeholders, cut.program.given, strict=False):
         if not node.name.startswith("tangents"):
@@ -250,5 +254,5 @@ def halves(cut: Cut, early: list[Event], later: list[Event], forward: int,
             cut.given(two, tensor, node.name)
     cut.constants(two)
     cut.run(two, later)
-    first = cut.finish(one, outputs[:forward], held, [*described[:forward], *[None] * len(saved)])
-    return first, cut.finish(two, outputs[forward:], [], list(described[forward:]))
+    first = cut.finish(one, outputs[:forward], plain[:forward], held, [*described[:forward], *[None] * len(saved)])
+    return first, cut.finish(two, outputs[forward:], plain[forward:], [], list(described[forward:]))

@@ -75,7 +75,7 @@ class Walk:
                 there = waiting.pop(0) if waiting and node.op == "placeholder" else None
                 self.give(node, there or self.input(node))
             elif node.op == "output":
-                self.outputs = [self.shown(leaf) if isinstance(leaf, torch.fx.Node) else None for leaf in tree_leaves(node.args[0], is_leaf=lambda x: x is None)]
+                self.outputs = [self.handed_out(leaf) for leaf in tree_leaves(node.args[0], is_leaf=lambda x: x is None)]
             else:
                 self.call(node)
         return self
@@ -88,6 +88,11 @@ class Walk:
         self.of_node[node] = there.number
         if there.place is not None:
             (self.copied if there.copied else self.given)[node] = there.place
+
+    def handed_out(self, leaf: Any) -> Given | None:
+        if isinstance(leaf, torch.fx.Node):
+            return self.shown(leaf)
+        return None if leaf is None else Given(self.numbers.of("plain", *self.key(leaf)))
 
     def shown(self, node: torch.fx.Node) -> Given:
         copied = node in self.copied
