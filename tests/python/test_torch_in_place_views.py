@@ -124,7 +124,7 @@ class RandomOrder:
 
     def __init__(self, program, units, seed):
         self.program, self.units, self.draw = program, [u for u in units if u.update is None], random.Random(seed)
-        self.source = Source(program)
+        self.source = Source(program, by_strides=self.draw.random() < 0.7)
         self.maker = {s: unit for unit in self.units for s in unit.makes}
         self.wanted = [*(t for t in program.outputs if t is not None),
                        *(unit.update_tensors[1] for unit in units if unit.update is not None)]
@@ -164,7 +164,7 @@ class RandomOrder:
             if storage not in self.there:
                 self.run(self.maker[storage])
             self.source.need(tensor)
-            self.source.emit(f"r{tensor} = t{tensor}.clone()")
+            self.source.emit(f"r{tensor} = {self.source.name(tensor)}.clone()")
         results = ", ".join(f"r{tensor}" for tensor in self.wanted)
         return compiled(self.source.lines, self.source.names, self.names, f"[{results}]", "random order")
 

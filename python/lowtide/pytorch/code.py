@@ -13,16 +13,17 @@ import torch
 
 from . import first_run
 from .calls import Call, Number, Program, Ref
+from .one_name import OneName
 from .units import Unit
 
 PLAIN = (int, bool, str, type(None))
 
 
 class Source:
-    """Lines, the names that they need, and which tensors are there."""
+    """Lines, the names that they need, and which tensors are there. `by_strides`: as OneName takes it."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, by_strides: bool = False) -> None:
+        self.program, self.one_name = program, OneName(program, by_strides)
         self.lines: list[str] = []
         self.names: dict[str, Any] = {"get_state": program.device.get_state,
                                       "set_state": program.device.set_state, "clone": torch.clone}
@@ -33,7 +34,7 @@ class Source:
 
     def look(self, tensor: int, taken: int | None = None) -> None:
         if self.looks:
-            self.emit(f"{first_run.NAME}({tensor}, t{tensor}{'' if taken is None else f', {taken}'})")
+            self.emit(f"{first_run.NAME}({tensor}, {self.name(tensor)}{'' if taken is None else f', {taken}'})")
 
     def emit(self, line: str) -> None:
         self.lines.append(line)
@@ -50,9 +51,12 @@ class Source:
             self.names[self.constants[key]] = value
         return self.constants[key]
 
+    def name(self, tensor: int) -> str:
+        return f"t{self.one_name.of(tensor)}"
+
     def expression(self, value: Any) -> str:
         if isinstance(value, Ref):
-            return self.renamed.get(value.id, f"t{value.id}")
+            return self.renamed.get(value.id) or self.name(value.id)
         if isinstance(value, Number):
             return f"{self.constant(value.function)}({', '.join(map(self.expression, value.args))})"
         if isinstance(value, list):
@@ -77,16 +81,16 @@ class Source:
     # ---- tensors
 
     def there(self, tensor: int) -> None:
-        self.live.setdefault(self.program.tensors[tensor].storage, set()).add(tensor)
+        self.live.setdefault(self.program.tensors[tensor].storage, set()).add(self.one_name.of(tensor))
 
     def is_there(self, tensor: int) -> bool:
-        return tensor in self.live.get(self.program.tensors[tensor].storage, ())
+        return self.one_name.of(tensor) in self.live.get(self.program.tensors[tensor].storage, ())
 
     def need(self, tensor: int) -> None:
         """Makes a view, and those that it is a view of, unless they are there."""
         waiting = [tensor]
         while waiting:
-            now = waiting[-1]
+            now = self.one_name.of(waiting[-1])
             recipe = self.program.tensors[now].recipe
             if self.is_there(now):
                 waiting.pop()
@@ -142,7 +146,7 @@ class Source:
         if unit.update is not None and not unit.update_tensors:
             return None  # a later unit updates this parameter with all others
         if unit.update is not None:
-            arguments = ", ".join(f"t{t}" for t in unit.update_tensors)
+            arguments = ", ".join(map(self.name, unit.update_tensors))
             for tensor in unit.update_tensors:
                 self.need(tensor)
             return self.emit(f"{self.constant(unit.update)}({arguments})")
@@ -152,7 +156,7 @@ class Source:
         hidden = sorted({t for call in unit.calls for t in call.hidden}) if again else []
         for tensor in hidden:
             self.need(tensor)
-            self.emit(f"h{tensor} = clone(t{tensor})")
+            self.emit(f"h{tensor} = clone({self.name(tensor)})")
         self.renamed = {t: f"h{t}" for t in hidden}
         self.calls(unit)
         self.renamed = {}

@@ -76,9 +76,9 @@ class _Places:
 
 class _Generator:
     def __init__(self, program: Program, units: list[Unit], graph: GraphText, plan: Plan, measured: list[Measured],
-                 addresses: bool) -> None:
+                 addresses: bool, whole: bool) -> None:
         self.program, self.units, self.measured = program, units, measured
-        self.source = Source(program)
+        self.source = Source(program, whole)
         self.source.looks = True
         self.places = _Places(plan)
         self.ops = [graph.ops.get(name) for name in plan.op_names()]
@@ -116,7 +116,7 @@ class _Generator:
                 said.append(f"look({storage})")
             else:
                 self.source.need(tensor)
-                said.append(f"t{tensor}")
+                said.append(self.source.name(tensor))
         self.source.emit(f"judge({', '.join(said)})")
         self.judged = True
 
@@ -226,7 +226,7 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
              judge: Callable, mark: Callable | None, whole: bool = True) -> Executable:
     """The step as a function. `judge(loss)`, or `judge(loss, gradients)`, is called before the first update, `mark(part)` before each unit.
     `whole`: nothing of it runs in parts, so strides of views are those that were traced."""
-    made = _Generator(program, units, graph, plan, measured, mark is not None)
+    made = _Generator(program, units, graph, plan, measured, mark is not None, whole)
     names = given_names(program, made.transfers.homes)
     _say_homes(made, names)
     made.source.names.update(judge=judge, mark=mark)
