@@ -67,8 +67,10 @@ class OneName:
         """Whether others may go by its name."""
         if self.program.tensors[tensor].recipe is not None or self.program.storage_of(tensor).role == MADE:
             return True
+        if self.through is not _IN_PLACE:
+            return False
         if self.asked is None:
             recipes = (t.recipe for t in self.program.tensors if t.recipe is not None and t.recipe.target not in _IN_PLACE)
             calls = (call for call in self.program.calls if not call.view and call.target not in _PLAIN)
             self.asked = {self.program.tensors[t].storage for call in (*recipes, *calls) for t in call.tensors()}
-        return self.through is _IN_PLACE and self.program.tensors[tensor].storage not in self.asked
+        return self.program.tensors[tensor].storage not in self.asked
