@@ -107,7 +107,7 @@ def test_measuring_takes_no_more_than_the_step(counting, kind):
     optimizer.zero_grad(set_to_none=True)
     gc.collect()
     counting.count_begin(None, 0)
-    step = lowtide.compile_step(model, lambda m, b: m(b).square().mean(), optimizer, batch, effort=0.1, cache=False)
+    step = lowtide.compile_step(model, lambda m, b: m(b).square().mean(), optimizer, batch, effort=0.1, cache=False, rehearse=False)
     assert counting.count_peak() <= step._now.code.arena_bytes + 64 * 1024, "beside small values of the capture"
 
 

@@ -56,3 +56,43 @@ def test_attributes_are_as_before_after_a_refusal():
         lowtide.compile_step(model, lambda m, x: m(x).mean() * (1.0 if m(x).sum() > 0 else 2.0), torch.optim.SGD(model.parameters(), lr=0.1),
                              torch.randn(3, 4))
     assert vars(model.layer.bias) == {"uses": 0} and vars(model.layer.weight) == {} and vars(model.scale) == {}
+
+
+class Scaled(nn.Module):
+    """Keeps on a buffer what it last scaled, and on a parameter how often; takes an attribute away."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x):
+        self.scale.last = x * 2
+        self.layer.weight.seen = True
+        self.layer.weight.sums = (self.layer.weight.sums[1], x.sum())
+        if hasattr(self.layer.bias, "once"):
+            del self.layer.bias.once
+        return self.layer(x + self.scale.total) * self.scale
+
+
+def test_steps_leave_the_attributes_that_eager_mode_leaves():
+    torch.manual_seed(0)
+    made = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = Scaled()
+        model.scale.total, model.layer.weight.sums, model.layer.bias.once = torch.ones(4), (torch.zeros(()), torch.zeros(())), 1
+        made.append((model, torch.optim.SGD(model.parameters(), lr=0.1)))
+    (model, mine), (other, its) = made
+    step = lowtide.compile_step(model, squares, mine, torch.randn(3, 4), effort=0.1, cache=False)
+    assert step.rehearsal == "rehearsed beside eager mode: equal bits" and vars(model.layer.bias) == {"once": 1}
+    for _ in range(3):
+        batch = torch.randn(3, 4)
+        step(batch)
+        squares(other, batch).backward()
+        its.step()
+        its.zero_grad()
+        for ours, theirs in zip((*model.parameters(), model.scale), (*other.parameters(), other.scale), strict=True):
+            a, b = vars(ours), vars(theirs)
+            assert a.keys() == b.keys()
+            assert all(map(torch.equal, *([torch.as_tensor(t) for t in torch.utils._pytree.tree_leaves(list(v.values()))] for v in (a, b))))

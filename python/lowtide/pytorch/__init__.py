@@ -40,7 +40,11 @@
     graph_text.py   units as the text form of a graph, which the library plans
     program.py      a plan as generated Python
     first_run.py    the first run of a plan against what it was made for
-    beside_eager.py a rehearsal: the planned step beside eager mode; room.py: whether there is memory for it
+    beside_eager.py a rehearsal: the planned step beside eager mode; room.py: whether there is memory for it; fewer_rows.py: else
+    rehearsed_step.py  what a rehearsal has to know of a step, and how it runs one
+    contents.py     what a step may write, kept and put back
+    compared.py     what both leave, bit for bit or within a tolerance
+    bug_reports.py  a folder for the report of what differs
     transfers.py    what a plan stores and loads, copied while kernels run
     addresses.py    every allocation of a step at its planned address (cpu_allocator.cpp, cuda_allocator.cpp)
     wrappers.py     optimizers of accelerate and Lightning, and what they wrap

@@ -1,273 +1,336 @@
 """A rehearsal: the planned step beside eager mode, before anything is believed.
 
-With `rehearse=True`, when a model is compiled, one step of the plan and one of eager mode run on the sample batch from the same state; loss, aux,
-gradients, buffers and the random stream are compared: bit for bit, or within a tolerance where the step runs in parts, whose sums add in
-another order, and where eager mode is not equal to itself (it is run twice, then). Nothing of the user's changes:
+When a model is compiled, one step of the plan and one of eager mode run on the sample batch from the same state, and what they leave is compared:
+loss, aux, gradients, parameters, optimizer state, buffers, tensors from elsewhere, attributes, the random stream; bit for bit, or within a tolerance
+(compared.py). Both run on the user's own objects, as the step does later; of all that they may write copies are made before (contents.py, untouched.py),
+and put back behind each. What the code does beside (it prints) it does once more.
 
-    planned   on copies of what the step writes before its updates; in the place of each update the gradient is kept
-    eager     the user's own code on the user's own objects, within a note of all that can be reached (untouched.py) and of the contents of
-              every tensor that is no parameter; both are put back. What the code does beside (it prints) it does once more
+    the planned step   is the whole step as it will be called, its updates included. Of each gradient a copy is kept when its update begins
+    eager mode         is the user's loss_fn, backward(), clipping and the optimizer's own step(). Where gradients are equal within a
+                       tolerance alone, step() gets the plan's, so that the updates are compared bit for bit
+    once more          where something differs, eager mode runs again, then with fresh memory filled: what it does not repeat is nobody's
 
 What differs is `lowtide.Internal`, with a folder for the bug report: graph, plan, code, versions, what differs by how much.
-It takes memory for eager mode's step and a copy of all gradients beside the plan, and raises Usage where that is not free. Its price is two
-steps. Tests: tests/python/test_torch_compared.py.
+By default that is done where there is memory for it: within the budget, or 256 MiB beside it, and half of what is free. Else, and on GPUs, `step.rehearsal`
+says why not. `rehearse=True` may take more, cuts the batch to fewer rows where all of them are too many (fewer_rows.py), and raises Usage where
+it cannot be. A plan for another shape or value that comes later is not rehearsed: the graph is the same code's, and its first run looks at every
+result (first_run.py). Its price is two steps, the copies, and a walk over what can be reached.
+Tests: tests/python/test_torch_rehearsal.py, test_torch_compared.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import pathlib
-import platform
-import tempfile
-import types
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from .. import cache
-from .._library import version
-from ..errors import Error, Internal, Usage
+from ..amounts import amount_of
+from ..errors import Error, Usage
 from ..plans import bytes_text
-from .calls import CONSTANT
+from . import bug_reports, fewer_rows, room
+from .batches import tensors_of
+from .compared import GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
+from .contents import SMALL, Contents, is_plain, name_of
 from .optimizers import state_as_before
-from .room import there_is_room
+from .reachable import Place
+from .rehearsal import call_step, tensors_in
+from .rehearsed_step import Subject
 from .trace import scalar_loss
-from .untouched import Note, untouched
+from .untouched import Note
+from .whole_rehearsal import walk
 
 if TYPE_CHECKING:
     from .step import Step
 
-_GRADIENT = "the gradient of "
-TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}  # of the largest number
-
-
-@dataclass
-class Results:
-    """What a step gives, by name."""
-
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    problem: Exception | None = None
-
-    def add(self, name: str, tensor: torch.Tensor) -> None:
-        self.tensors[name] = tensor.detach().clone()
+_NOTED_BY_STEP = ("_opt_called", "_need_device_dtype_check_for_fused")  # attributes in which PyTorch's optimizers note that they were called
+NOT = "not rehearsed: "
+BESIDE = "rehearsed beside eager mode: "
 
 
 def rehearsed(step: Step, batch: Any) -> str:
-    """What is to be said of the rehearsal of a step that was just compiled; "" where nobody wanted one. Raises Internal where the planned
+    """What is to be said of the rehearsal of a step that was just compiled; "" where it was forbidden. Raises Internal where the planned
     step is not eager mode's, Usage where a rehearsal was insisted on and cannot be."""
-    if not step._options.rehearse:
+    asked = step._options.rehearse
+    if asked is False:
         return ""
-    refused = _why_not(step)
-    if refused:
+    subject = Subject.of(step)
+    refused, rows = _why_not(step, subject, batch, bool(asked)), None
+    if refused and asked and isinstance(refused, _NoRoom):
+        part = fewer_rows.compiled(step, batch, refused.fixed, refused.of_batch, refused.there)
+        if part is not None:
+            part_step, part_batch, rows = part
+            return _Rehearsal(part_step, Subject.of(part_step), part_batch).verdict() + rows
+    if refused and asked:
         raise Usage(f"rehearse=True cannot be: {refused}")
-    return _compare(step, batch)
+    return NOT + refused if refused else _Rehearsal(step, subject, batch).verdict()
 
 
-def _why_not(step: Step) -> str:
+class _NoRoom(str):
+    """Why not, and bytes: of the copies, of eager mode's step on the whole batch, and of what is there for both."""
+
+    fixed = of_batch = there = 0
+
+
+def _why_not(step: Step, subject: Subject, batch: Any, asked: bool) -> str:
     """Why there cannot be one; "" if there can."""
     if step.data_parallel:
         return "a step on many ranks"
-    planned = step.planned
-    program, plan = planned.captured.program, planned.plan
-    gradients = sum(program.storages[unit.reads[1]].bytes for unit in planned.captured.units if unit.update is not None)
-    more = gradients + max(0, plan.verdict["peak_before_bytes"] - plan.arena_bytes)
-    if not there_is_room(program.device.device, more):
-        return f"eager mode's step beside it takes {bytes_text(more)} more than the plan"
-    return ""
+    if subject.device.type != "cpu" and not asked:
+        return f"on {subject.device} with rehearse=True alone"
+    if subject.draws:
+        return "the native engine draws random numbers of its own"
+    tensors = [*subject.model.parameters.items(), *subject.model.buffers.items()]
+    for name, tensor in tensors:
+        if not is_plain(tensor):
+            return f"'{name}' is a {type(tensor).__name__} of layout {tensor.layout}, of which no copy is made"
+        if tensor.device.type == "cpu" and tensor.is_shared():
+            return f"'{name}' lies in memory that other processes share, who would see the rehearsed step"
+    return _no_room(step, subject, batch, asked)
 
 
-def _compare(step: Step, batch: Any) -> str:
-    with state_as_before(step._optimizer):  # whoever asks for it makes it
-        mine = _planned(step, batch)
-        step._make_room()
-        its = _eager(step, batch)
-        again = _eager(step, batch) if mine.problem is None and its.problem is None and _differences(mine, its, True) else its
-    step.planned.captured.updates.begun.clear()
-    if its.problem is not None:  # of the sample batch: the step will raise, too
-        return f"not rehearsed: eager mode raises {type(its.problem).__name__}"
-    if mine.problem is not None:
-        raise _reported(step, [f"the planned step raises {type(mine.problem).__name__}: {mine.problem}"]) from mine.problem
-    exact = step.parts == 1
-    found = _differences(mine, its, exact)
-    if not found:
-        return f"rehearsed beside eager mode: {'equal bits' if exact else 'equal within a tolerance, as sums add in another order'}"
-    if exact and again.problem is None and _differences(again, its, exact) and not _differences(mine, its, False):
-        return "rehearsed beside eager mode: equal within a tolerance, as eager mode is not equal to itself"
-    raise _reported(step, found)
+def _no_room(step: Step, subject: Subject, batch: Any, asked: bool) -> str:
+    """Copies before the step and of what it leaves, of gradients, and eager mode's step beside what is there already."""
+    plan, updates = step.plan, subject.updates
+    trained = sum(updates.parameters[name].nbytes for name in updates.updated)
+    states = sum(t.nbytes for t in walk(step._optimizer, set(map(id, updates.parameters.values()))))
+    made = max(0, subject.state_bytes - states)  # by the first step, for a while
+    buffers = sum(t.nbytes for t in subject.model.buffers.values())
+    batches = sum(t.nbytes for t in tensors_of(batch)[0])
+    fixed = 2 * (trained + states + buffers + made) + trained + batches
+    eager = max(0, plan.verdict["peak_before_bytes"] - subject.resident_bytes)
+    there = int(room.free_bytes(subject.device) * (room.SPARE if asked else room.SPARE_UNASKED))
+    if not asked:
+        there = min(there, max(room.SMALL, _budget(step) - subject.resident_bytes))
+    if fixed + eager <= there:
+        return ""
+    within = f"of the {bytes_text(there)} that are free" if asked else f"of {bytes_text(there)} that are there for it (rehearse=True asks for all that is free)"
+    said = _NoRoom(f"eager mode's step and copies take {bytes_text(fixed + eager)} {within}")
+    said.fixed, said.of_batch, said.there = fixed, eager, there
+    return said
 
 
-# ---- the two steps
+def _budget(step: Step) -> int:
+    """In bytes; what is not said is no limit."""
+    asked = amount_of(step._options.budget) if step._options.budget is not None else None
+    if asked is None:
+        return 1 << 62
+    return asked.limit(step.plan.verdict["peak_before_bytes"]) or step.plan.arena_bytes
 
 
-def _planned(step: Step, batch: Any) -> Results:
-    leaves, ready = step._for(batch)
-    captured, found = ready.planned.captured, Results()
-    program, device = captured.program, captured.program.device
-    tensors, written = step._given(ready, leaves), set(ready.buffers)
-    copied = written if ready.code.transfers is None else {
-        k for k, number in enumerate(program.given) if program.storage_of(number).role != CONSTANT or k in written}
-    state = device.get_state()
-    given = [t.detach().clone(memory_format=torch.preserve_format) if k in copied else t for k, t in enumerate(tensors)]
-    kept = {k: given[k] for k in written}
-    if ready.draws:
-        given.append(state)
-    gradients: dict[str, torch.Tensor] = {}
+class _Rehearsal:
+    """Of one step on one batch."""
 
-    def keeping(name: str) -> Any:
-        def update(_: torch.Tensor, gradient: torch.Tensor, *__: torch.Tensor) -> None:
-            ready.code.aside()
-            gradients[name] = gradient.clone()
+    def __init__(self, step: Step, subject: Subject, batch: Any) -> None:
+        self.step, self.subject = step, subject
+        self.leaves, self.spec = tensors_of(batch)
+        self.note = Note(step._model, step._loss_fn, step._optimizer)
+        self.device = subject.device
+        parts = list(walk(step._optimizer, set(map(id, subject.model.parameters.values()))))
+        self.of_optimizer = set(map(id, parts))
+        self.of_modules = {room for room in self.note.reachable.rooms if room.path.rpartition(".")[2] in ("_parameters", "_buffers")}
+        self.others = self._others()
+        written = [subject.model.parameters[name] for name in subject.model.parameters if name in subject.written]
+        self.contents = Contents(self.note, [t for t in [*written, *subject.model.buffers.values(), *parts, *self.leaves, *(
+            t for _, t, _ in self.others), *(now() for _, now in subject.others)] if is_plain(t)])
 
-        return update
+    def _others(self) -> list[tuple[str, torch.Tensor, Place | None]]:
+        """Small tensors that can be reached beside model, optimizer and batch: names, themselves, and where they lie."""
+        model = self.subject.model
+        known = {*map(id, model.parameters.values()), *map(id, model.buffers.values()), *map(id, self.leaves), *self.of_optimizer}
+        found = [place for number, place in self.note.reachable.tensors.items()
+                 if number not in known and is_plain(place[0]) and place[0].nbytes <= SMALL]
+        return [(name_of(one) if one[1] is not None else f"{name_of(one)} ({k})", *one) for k, one in enumerate(found)]
 
-    instead = {id(unit.update): keeping(unit.what) for unit in captured.units if unit.update is not None}
-    step._versions, step._updating = None, False
-    try:
-        with torch.no_grad():
-            outputs = step._in_arena(ready, given, lambda run: _with(run, instead))
-            outputs = [o.clone() if isinstance(o, torch.Tensor) else o for o in outputs]
-    except Error:
-        raise
-    except Exception as problem:  # noqa: BLE001: whatever a kernel raises
-        return Results(problem=problem)
-    finally:
-        found.add("the random stream", device.get_state())
-        device.set_state(state)
-        step.memory = type(step.memory)()
-    names = {k: program.storage_of(program.given[k]).name for k in written}
-    found.tensors.update({names[k]: tensor for k, tensor in kept.items()})
-    _add_results(found, outputs[0], outputs[1:1 + _leaves(captured.trace)])
-    found.tensors.update({f"{_GRADIENT}{name}": gradient for name, gradient in gradients.items()})
-    return found
+    def verdict(self) -> str:
+        """Raises Internal."""
+        with state_as_before(self.step._optimizer), self.subject.as_before(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return self._judged()
+            finally:
+                self.step._forget_rehearsal()
 
+    def _judged(self) -> str:
+        mine = self._run(self._planned, Left(near=self.subject.near()))
+        self.step._make_room()
+        beside = Beside(mine, self.subject.exact)
+        its = self._run(self._eager, beside if mine.problem is None else Again(beside))
+        if its.problem is not None:  # of the sample batch: the step will raise, too
+            return f"{NOT}eager mode raises {type(its.problem).__name__}"
+        if mine.problem is not None and _is_memory(mine.problem):
+            return f"{NOT}out of memory"
+        if mine.problem is not None:
+            raise bug_reports.of(self.step, [f"the planned step raises {type(mine.problem).__name__}: {mine.problem}"]) from mine.problem
+        unsteady: set[str] = set()
+        for around in (contextlib.nullcontext, _Filled):
+            if set(its.differ) - unsteady:
+                again = self._run(lambda seen, around=around: self._eager(seen, around), Again(its))
+                unsteady |= again.unsteady if again.problem is None else set()
+        found = [said for name, said in its.said.items() if name not in unsteady and not (unsteady and name not in its.far)]
+        if self.contents.lost:
+            found.append(f"{', '.join(self.contents.lost[:3])} is written by eager mode alone")
+        if found:
+            raise bug_reports.of(self.step, found, self.contents.lost)
+        if unsteady:
+            named = f"{sorted(unsteady)[0]}{f' and {len(unsteady) - 1} more' if len(unsteady) > 1 else ''}"
+            return f"{BESIDE}equal within a tolerance, as eager mode is not equal to itself ({named})"
+        return f"{BESIDE}{'equal bits' if self.subject.exact else f'equal within a tolerance, {self.subject.why}'}"
 
-def _with(run: Any, instead: dict[int, Any]) -> Any:
-    """The step's code with other updates, and nobody who judges its loss."""
-    names = {name: instead.get(id(value), value) for name, value in run.__globals__.items()}
-    return types.FunctionType(run.__code__, {**names, "judge": lambda *_: None}, run.__name__)
+    def _run(self, side: Callable, seen: Any) -> Any:
+        """One of the two, from the state before, which is put back."""
+        try:
+            side(seen)
+        except Error:
+            raise
+        except Exception as problem:  # noqa: BLE001: whatever a kernel or the user's code raises
+            seen.problem = problem
+        finally:
+            self.contents.put_back()
+            self.subject.model.follow()
+        return seen
 
+    # ---- the two steps
 
-def _leaves(trace: Any) -> int:
-    return trace.aux_spec.num_leaves if trace.aux_spec is not None else 0
+    def _planned(self, seen: Left) -> None:
+        loss, aux = self.subject.run(self.leaves, seen)
+        self._see_loss(seen, loss, pytree.tree_leaves(aux))
+        self._see_rest(seen)
 
-
-def _add_results(found: Results, loss: torch.Tensor, aux: Any) -> None:
-    found.add("the loss", loss)
-    for k, leaf in enumerate(aux):
-        if isinstance(leaf, torch.Tensor):
-            found.add(f"aux {k}", leaf)
-
-
-def _eager(step: Step, batch: Any) -> Results:
-    ready, options, found = step._now, step._options, Results()
-    captured = ready.planned.captured
-    model, device = captured.trace.model, captured.program.device
-    with untouched(step._model, step._loss_fn, step._optimizer) as note, _contents_kept(note, captured, ready):
-        trained = {name: model.parameters[name] for name in captured.trace.trained}
+    def _eager(self, seen: Any, around: Callable = contextlib.nullcontext) -> None:
+        options, model = self.step._options, self.subject.model
+        trained = {name: model.parameters[name] for name in self.subject.updates.groups}
+        for noted in self.note.tensors:
+            if noted.tensor.is_leaf and noted.tensor.grad is not None:
+                noted.tensor.grad = None
         for p in model.parameters.values():
             p.grad = None
-        try:
-            with torch.enable_grad():
-                losses, auxes = [], []
-                for part in batch if options.accumulate > 1 else [batch]:
-                    loss, aux = scalar_loss(step._loss_fn(step._model, part))
-                    loss.backward()
-                    losses.append(loss.detach())
-                    auxes.append(aux)
-        except Exception as problem:  # noqa: BLE001: whatever the user's code raises
-            return Results(problem=problem)
-        found.add("the random stream", device.get_state())
-        given = step._given(ready, [t for t in (ref() for ref in captured.trace.inputs)]) if ready.buffers else []
-        for k in ready.buffers:
-            found.add(captured.program.storage_of(captured.program.given[k]).name, given[k])
+        losses, auxes = [], []
+        batch = self.spec.batch_of(list(self.leaves))
+        with torch.enable_grad(), around():
+            for part in batch if options.accumulate > 1 else [batch]:
+                loss, aux = scalar_loss(self.step._loss_fn(self.step._model, part))
+                loss.backward()
+                losses.append(loss.detach())
+                auxes.append(aux)
+        aux = pytree.tree_leaves(auxes if options.accumulate > 1 else auxes[0])
+        self._see_loss(seen, sum(losses[1:], losses[0]), aux)
         if options.clip_value is not None:
             torch.nn.utils.clip_grad_value_(list(trained.values()), options.clip_value)
         if options.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip_norm)
-        _add_results(found, sum(losses[1:], losses[0]), pytree.tree_leaves(auxes if options.accumulate > 1 else auxes[0]))
-        found.tensors.update({f"{_GRADIENT}{name}": p.grad for name, p in trained.items() if p.grad is not None})
-    return found
-
-
-@contextlib.contextmanager
-def _contents_kept(note: Note, captured: Any, ready: Any) -> Iterator[None]:
-    """Behind it every tensor that is no parameter, and every parameter that a forward pass writes, has the numbers that it had. No count
-    of versions says what a kernel wrote: a batch norm's statistics have none."""
-    written = {captured.program.storage_of(captured.program.given[k]).name for k in ready.buffers}
-    states = {id(t) for t in pytree.tree_leaves(list(captured.updates.optimizer.state.values())) if isinstance(t, torch.Tensor)}
-    tensors = [t.tensor for t in note.tensors if not isinstance(t.tensor, torch.nn.Parameter) and id(t.tensor) not in states]
-    tensors += [p for name, p in captured.trace.model.parameters.items() if name in written]
-    kept = [(t, t.detach().clone()) for t in tensors if t.layout is torch.strided]
-    try:
-        yield
-    finally:
+        self._see_gradients(seen, trained)
         with torch.no_grad():
-            for tensor, before in kept:
-                if not torch.equal(tensor.detach(), before):
-                    tensor.detach().copy_(before)
+            call_step(self.step._optimizer)
+        self._see_rest(seen)
+        seen.end()
+
+    def _see_gradients(self, seen: Any, trained: dict[str, torch.Tensor]) -> None:
+        """Of eager mode. Where they are the plan's but for rounding, the update takes the plan's."""
+        if self.subject.native:
+            return
+        for name, p in trained.items():
+            if p.grad is None:
+                continue
+            seen.see(GRADIENT + name, p.grad)
+            mine = getattr(seen, "mine", Left()).values.get(GRADIENT + name)
+            if not self.subject.exact and mine is not None and mine.shape == p.grad.shape:
+                p.grad.copy_(mine)
+
+    # ---- what they leave
+
+    def _see_loss(self, seen: Any, loss: torch.Tensor, aux: list[Any]) -> None:
+        seen.see("the loss", loss)
+        for k, leaf in enumerate(aux):
+            if isinstance(leaf, torch.Tensor):
+                seen.see(f"aux {k}", leaf)
+
+    def _see_rest(self, seen: Any) -> None:
+        subject, model = self.subject, self.subject.model
+        if not subject.native:
+            seen.see("the random stream", subject.random_state(), True)
+        model.follow()
+        exact = None if subject.native else True  # updates are the plan's gradients'
+        for name, buffer in model.buffers.items():
+            seen.see(f"the buffer {name}", buffer)
+        if subject.native:
+            self._see_moves(seen)
+        for name in model.parameters:
+            if name in subject.written and not subject.native:
+                seen.see(PARAMETER + name, model.parameters[name], exact)
+        for name in subject.updates.groups:
+            state = self.step._optimizer.state.get(model.parameters[name])
+            for key, tensor in tensors_in(state if isinstance(state, dict) else None).items():
+                seen.see(f"{STATE}{key} of {name}", tensor, exact)
+        for name, now in subject.others:
+            seen.see(name, now())
+        for name, tensor, place in self.others:
+            now = place.now() if place is not None and place.room in self.of_modules else tensor
+            seen.see(name, now if isinstance(now, torch.Tensor) else None)
+        for name, value in self._attributes():
+            seen.see(f"{name}, newly set,", value)
+
+    def _see_moves(self, seen: Any) -> None:
+        """Of parameters under the native engine."""
+        subject, model = self.subject, self.subject.model
+        if isinstance(seen, Left):
+            for name in subject.updates.groups:
+                seen.see(PARAMETER + name, model.parameters[name])
+            return
+        places = {id(tensor): alias for tensor, alias, _ in self.contents.tensors}
+        moves = Moves({})
+        for name in subject.updates.groups:
+            p = model.parameters[name]
+            alias = places[id(p)]
+            held = self.contents.storages[alias.untyped_storage()._cdata][1]
+            before = torch.empty(0, dtype=p.dtype).set_(held, alias.storage_offset(), alias.shape, alias.stride())
+            moves.before[name], moves.after[name] = before, p.detach()
+            moment = (self.step._optimizer.state.get(p) or {}).get("exp_avg")
+            if moment is not None:
+                moves.moments[name] = moment
+            if isinstance(seen, Again):
+                seen.see(PARAMETER + name, p)
+            seen.seen.add(PARAMETER + name)
+        if isinstance(seen, Beside):
+            for name, said in moves.differences(seen.mine).items():
+                seen.differ[name], seen.said[name] = model.parameters[name.removeprefix(PARAMETER)].detach().clone(), said
+                seen.far.add(name)
+
+    def _attributes(self) -> Iterator[tuple[str, Any]]:
+        """Entries of rooms that were given another value; the optimizer's state was seen by parameter."""
+        optimizer, tables = self.step._optimizer, self.subject.tables
+        states = {id(optimizer.state), *map(id, optimizer.state.values())}
+        for change in self.note.changes():
+            owner = id(change.room.owner)
+            if owner in states or (owner, change.key) in tables or change.room in self.of_modules or change.room.of_package:
+                continue
+            if change.room.owner is vars(optimizer) and change.key in _NOTED_BY_STEP:
+                continue
+            for k, leaf in enumerate(pytree.tree_leaves(change.after)):
+                if id(leaf) not in self.of_optimizer:
+                    yield f"'{change.name}'{f' {k}' if k else ''}", leaf
 
 
-# ---- what differs
+def _is_memory(problem: Exception) -> bool:
+    return isinstance(problem, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(problem)
 
 
-def _differences(mine: Results, its: Results, exact: bool) -> list[str]:
-    found: list[str] = []
-    largest = 0.0 if exact else max((_size(t) for name, t in its.tensors.items() if name.startswith(_GRADIENT)), default=0.0)
-    for name in dict.fromkeys([*its.tensors, *mine.tensors]):
-        a, b = mine.tensors.get(name), its.tensors.get(name)
-        if a is None or b is None:
-            found.append(f"{name} is {'not there' if a is None else 'there'}, and in eager mode it is {'not' if b is None else 'there'}")
-        elif not _equal(a, b, exact, largest if name.startswith(_GRADIENT) else 0.0):
-            far = (a.double() - b.double()).abs().max().item() if a.shape == b.shape and not a.is_complex() else "another shape or type"
-            found.append(f"{name} differs by {far}")
-    return found
+class _Filled(TorchDispatchMode):
+    """Memory that nobody has written has contents of its own: what depends on them is no step's."""
 
-
-def _size(tensor: torch.Tensor) -> float:
-    """Its largest number."""
-    finite = tensor[tensor.isfinite()]
-    return finite.abs().max().item() if finite.numel() else 0.0
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor, exact: bool, largest: float) -> bool:
-    """`largest`: of all gradients; one of rounding alone, behind a norm, is nothing beside it."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if torch.equal(a, b):
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
         return True
-    if not a.dtype.is_floating_point:
-        return a.dtype.is_complex and bool(torch.allclose(a, b, rtol=0 if exact else 1e-3, atol=0, equal_nan=True))
-    if exact:
-        return bool(((a == b) | (a.isnan() & b.isnan())).all())
-    near = TOLERANCE.get(a.dtype, 1e-1)
-    return bool(torch.allclose(a, b, rtol=near, atol=near * max(_size(b), largest), equal_nan=True))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func._schema.name in _FRESH and isinstance(out, torch.Tensor) and out.layout is torch.strided and out.numel():
+            out.fill_(7 if not out.dtype.is_floating_point and not out.dtype.is_complex else 1.9375)
+        return out
 
 
-def _reported(step: Step, found: list[str]) -> Internal:
-    folder = _folder(step, found)
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return Internal(f"the planned step is not eager mode's: {'; '.join(found[:3])}{more}. Nothing was changed. This is a bug of Lowtide's; "
-                    f"what its report needs is in {folder}")
-
-
-def _folder(step: Step, found: list[str]) -> str:
-    """For the bug report."""
-    try:
-        place = cache.folder() / "reports"
-        place.mkdir(exist_ok=True)
-    except OSError:
-        place = pathlib.Path(tempfile.gettempdir())
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="rehearsal-", dir=place))
-    planned, options = step.planned, step._options
-    (folder / "differences.txt").write_text("\n".join(found) + "\n")
-    (folder / "graph.txt").write_text(planned.graph.text)
-    (folder / "step.py.txt").write_text(step.source)
-    said = {"lowtide": str(version()), "torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine(),
-            "options": repr(options)}
-    (folder / "versions.json").write_text(json.dumps(said, indent=1) + "\n")
-    planned.plan.save(folder / "plan.lt")
-    return str(folder)
+_FRESH = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::empty_permuted"}

@@ -18,6 +18,7 @@ step is refused by name. Tests: tests/python/test_torch_state.py.
 
 from __future__ import annotations
 
+import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -186,6 +187,26 @@ class Lasting:
         if geometry_of(whole) == geometry_of(fake) and whole.storage_offset() == fake.storage_offset():
             return View(find, None)
         return View(find, (tuple(fake.shape), fake.stride(), fake.storage_offset() - whole.storage_offset()))
+
+
+class Marked:
+    """What user code puts on the tensors of a model as attributes, while others stand in for them. Behind the traced step the tensors have them,
+    until the note puts them back. What PyTorch itself puts there (dynamo's marks, what a fake tensor remembers) is none of it."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], stand_ins: Mapping[str, torch.Tensor]) -> None:
+        self.pairs = [(vars(tensor), vars(stand_ins[name])) for name, tensor in tensors.items()]
+        for mine, its in self.pairs:
+            its.update(mine)
+        self.before = [dict(its) for _, its in self.pairs]
+
+    def give_back(self) -> None:
+        for (mine, its), before in zip(self.pairs, self.before, strict=True):
+            for name in [name for name in mine if name not in its]:
+                del mine[name]
+            mine.update({name: value for name, value in its.items() if before.get(name, MISSING) is not value and not _OF_PYTORCH.search(name)})
+
+
+_OF_PYTORCH = re.compile("^_dynamo|_memo(_|$)")
 
 
 class Finder:

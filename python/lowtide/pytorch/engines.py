@@ -5,6 +5,7 @@ with the sample batch that changes nothing of the user's. The native one works o
 at a time; the torch one on copies of parameters, state and buffers, which are memory beside the budget while it lasts.
 The first rehearsal of each warms up caches and allocators and does not count.
 
+A native step that its rehearsal beside eager mode (beside_eager.py) finds to be another is not taken, with a warning that names the report.
 Where the native step was faster and cannot be planned anew later (a hook that was put in, a method that writes a buffer now), the step
 goes on with torch, and a warning says why.
 """
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
 
-from ..errors import Infeasible, Limit, Unsupported
+from ..errors import Infeasible, Internal, Limit, Unsupported
 from ..plans import Plan
 from .native import NativeStep, native_step
 from .options import StepKeywords, StepOptions
@@ -80,7 +82,9 @@ def _faster(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
             options: StepOptions) -> Step:
     try:
         native = native_step(model, loss_fn, optimizer, batch, options)
-    except _CANNOT as problem:
+    except (*_CANNOT, Internal) as problem:
+        if isinstance(problem, Internal):  # a rehearsal's
+            warnings.warn(f"lowtide: engine='auto' stays with torch: {problem}", stacklevel=4)
         step = Step(model, loss_fn, optimizer, batch, options)
         step.why = str(problem)
         return step
@@ -118,5 +122,5 @@ def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
     checked(loss_fn, optimizer, model)
     model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
     if asked.engine == "native":
-        return native_step(model, loss_fn, optimizer, sample_batch, asked).plan
+        return native_step(model, loss_fn, optimizer, sample_batch, replace(asked, rehearse=False)).plan
     return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)

@@ -74,6 +74,7 @@ class Exported:
     taken: list[Taken] = field(default_factory=list)  # whose contents the program has
     indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
     constants: list[External] = field(default_factory=list)  # tensors of neither model nor batch
+    dtypes: set[torch.dtype] = field(default_factory=set)  # of all that eager mode's step computes
 
 
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
@@ -132,7 +133,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
     return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient,
-                    whole.taken, checks, list(whole.trace.externals.values()))
+                    whole.taken, checks, list(whole.trace.externals.values()), {tensor.dtype for tensor in whole.program.tensors})
 
 
 def _refuse_autocast(program: ExportedProgram) -> None:

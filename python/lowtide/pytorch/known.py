@@ -57,6 +57,7 @@ class KnownValues(TorchDispatchMode):
         """`after` is called behind each op."""
         super().__init__()
         self.after = after
+        self.unsure = False  # a library looks into contents that are not known, and takes another path than in eager mode
         self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -155,7 +156,14 @@ def told_to_transformers(values: KnownValues) -> Iterator[None]:
     if before is None:
         yield
         return
-    module.is_tracing = lambda tensor=None: before(tensor) if tensor is None or values.value(tensor) is None else False
+
+    def is_tracing(tensor: Any = None) -> bool:
+        if tensor is not None and values.value(tensor) is not None:
+            return False
+        values.unsure |= isinstance(tensor, torch.Tensor)
+        return before(tensor)
+
+    module.is_tracing = is_tracing
     try:
         yield
     finally:

@@ -169,6 +169,9 @@ class NativeStep(Step):
 
     # ---- making it
 
+    def _prepare(self) -> None:
+        self._open(self._now)  # kernels are made: an op without one is refused now
+
     def _make(self, batch: Any, note: Note) -> Any:
         _refuse_options(self._options)
         model = Model.of(self._model)
@@ -282,7 +285,7 @@ class NativeStep(Step):
                 session = self._open(self._now)
         lent = session.lent_bytes
         return (f"engine native{self.why and f' ({self.why})'}: {bytes_text(self.plan.arena_bytes - lent)} arena with "
-                f"planned addresses beside {bytes_text(lent)} of parameters, buffers and state")
+                f"planned addresses beside {bytes_text(lent)} of parameters, buffers and state{self.rehearsal and f'; {self.rehearsal}'}")
 
     # ---- running
 
@@ -335,7 +338,9 @@ class NativeStep(Step):
         return changed
 
     def _called(self, batch: Any) -> Any:
-        leaves, ready = self._for(batch)
+        return self._once(*self._for(batch))
+
+    def _once(self, leaves: list[torch.Tensor], ready: Any) -> Any:
         self._now = ready
         with torch.no_grad(), handlers_wait():
             session = self._open(ready)
@@ -414,6 +419,4 @@ class NativeStep(Step):
 def native_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, batch: Any,
                 options: StepOptions) -> NativeStep:
     """Raises Unsupported, naming what the engine cannot run, before anything of the model has changed."""
-    step = NativeStep(model, loss_fn, optimizer, batch, options)
-    step._open(step._now)  # kernels are made: an op without one is refused now
-    return step
+    return NativeStep(model, loss_fn, optimizer, batch, options)

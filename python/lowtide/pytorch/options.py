@@ -53,7 +53,8 @@ class StepOptions:
     step along its samples, by the planner's fission (samples.py); or "auto". Sums then add in another order.
     engine: "torch" (bit for bit as eager mode), "native" (Lowtide's own kernels; native.py), "auto" (the faster one).
     effort: of the search, about in seconds.  progress: None: on a terminal.
-    rehearse: one step beside eager mode when the model is compiled (beside_eager.py).
+    rehearse: one step beside eager mode when the model is compiled (beside_eager.py). None: where there is memory for it; True: or else
+    Usage; False: never.
     """
 
     budget: int | str | None = None

@@ -66,7 +66,7 @@ def is_packaged(thing: Any) -> bool:
     if isinstance(thing, types.FunctionType):
         return is_packaged_file(thing.__code__.co_filename)
     if isinstance(thing, types.ModuleType):
-        return _is_packaged_module(thing.__name__)
+        return type(thing) is not types.ModuleType or _is_packaged_module(thing.__name__)  # the first: a namespace of PyTorch's ops
     return _is_packaged_module(thing.__module__) if isinstance(thing.__module__, str) else True
 
 
@@ -112,10 +112,11 @@ def attributes_of(thing: Any) -> dict[str, Any] | None:
 
 
 class Room:
-    """One place that can be written. `seen`: its entries when it was noted."""
+    """One place that can be written. `seen`: its entries when it was noted; `of_package`: code of a package alone keeps something here,
+    about itself (which kernels it has looked up)."""
 
-    def __init__(self, owner: Any, path: str) -> None:
-        self.owner, self.path = owner, path
+    def __init__(self, owner: Any, path: str, of_package: bool = False) -> None:
+        self.owner, self.path, self.of_package = owner, path, of_package
         self.seen = self.read()
 
     def read(self) -> dict[Any, Any]:
@@ -139,10 +140,10 @@ class Room:
 class Dictionary(Room):
     """A dict, of whatever class, by the methods of Python's own."""
 
-    def __init__(self, owner: Any, path: str, of_object: bool = False) -> None:
+    def __init__(self, owner: Any, path: str, of_object: bool = False, of_package: bool = False) -> None:
         self.of_object = of_object
         self.kind = collections.OrderedDict if isinstance(owner, collections.OrderedDict) else dict
-        super().__init__(owner, path)
+        super().__init__(owner, path, of_package)
 
     def read(self) -> dict[Any, Any]:
         return dict(self.kind.items(self.owner))
@@ -217,9 +218,6 @@ class Set(Room):
 
 class Cell(Room):
     """What a function closes over, by its name."""
-
-    def __init__(self, owner: Any, path: str) -> None:
-        super().__init__(owner, path)
 
     def read(self) -> dict[Any, Any]:
         try:
@@ -501,7 +499,7 @@ class Reachable:
             return
         found = attributes_of(thing)
         if found is not None:
-            self.add(Dictionary(found, path, of_object=True))
+            self.add(Dictionary(found, path, of_object=True, of_package=kind.__module__.startswith(("torch._ops", "torch._library"))))
         if slots_of(kind):
             self.add(Slots(thing, path))
         self.class_of(kind)
@@ -520,15 +518,15 @@ class Reachable:
 
     def function(self, function: types.FunctionType, path: str) -> None:
         self.alive.append(function)
+        packaged = is_packaged(function)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if id(cell) not in self.seen:
                 self.seen.add(id(cell))
-                self.add(Cell(cell, name))
+                self.add(Cell(cell, name, of_package=packaged))
         for k, value in enumerate(function.__defaults__ or ()):
             self.later(value, f"default {k} of {function.__name__}")
         if function.__kwdefaults__:
             self.later(function.__kwdefaults__, f"defaults of {function.__name__}")
-        packaged = is_packaged(function)
         if function.__dict__ or not packaged:
             self.add(Dictionary(function.__dict__, function.__name__, of_object=True))
         if packaged:

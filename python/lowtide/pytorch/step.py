@@ -108,7 +108,11 @@ class Step:
                  options: StepOptions) -> None:
         self._begin(model, loss_fn, optimizer, options)
         _, self._now = self._for(batch)
+        self._prepare()
         self.rehearsal = rehearsed(self, batch)
+
+    def _prepare(self) -> None:
+        """Behind the first plan."""
 
     def _begin(self, model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer,
                options: StepOptions) -> None:
@@ -124,6 +128,7 @@ class Step:
         self._arena: Arena | None = None  # this and the next two: of all plans
         self._host = torch.empty(0, dtype=torch.uint8)  # for values that are away
         self._saved: dict[int, torch.Tensor] = {}  # place in `given` -> the buffer before the step
+        self._changed: Callable[[Callable], Callable] = lambda run: run  # of the code that runs what runs in its place: a rehearsal's
         self.memory = Memory()
         self.why = self.rehearsal = ""
 
@@ -375,10 +380,20 @@ class Step:
         for name, number in zip(self._now.planned.captured.trace.checked, gradients, strict=False):
             if not math.isfinite(number):
                 return FloatingPointError(f"the gradient of '{name}' is {number}")
+        return self._changed_by_others()
+
+    def _changed_by_others(self) -> Exception | None:
         changed = self._versions.changed() if self._versions is not None else None
         if changed is not None:
             return Usage(f"'{changed[0]}' {tuple(changed[1].shape)} was changed by somebody else while the step ran")
         return None
+
+    def _forget_rehearsal(self) -> None:
+        """Its state and memory are behind it as if no step had run, but that the plan's results were looked at."""
+        self._updating, self._versions, self._steady = False, None, None
+        self._saved.clear()
+        self._make_room()
+        self.memory = type(self.memory)()
 
     def _tell_ranks(self, problem: BaseException, ready: _Ready) -> None:
         """This rank's step has failed: the others, which wait for it, are to fail too."""
@@ -393,7 +408,10 @@ class Step:
             return self._called(batch)
 
     def _called(self, batch: Any) -> Any:
-        leaves, ready = self._for(batch)
+        return self._once(*self._for(batch))
+
+    def _once(self, leaves: list[torch.Tensor], ready: _Ready) -> Any:
+        """One step of a plan."""
         self._now = ready
         with torch.no_grad(), handlers_wait():
             given = self._begun(ready, leaves)
@@ -462,8 +480,7 @@ class Step:
         finally:
             ready.device.set_state(state)
 
-    def _in_arena(self, ready: _Ready, given: list[torch.Tensor], changed: Callable[[Callable], Callable] = lambda run: run) -> tuple:
-        """`changed`: of the code that runs what runs in its place."""
+    def _in_arena(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         moves, done = ready.code.transfers, False
         if moves is not None:
             moves.begin_step()
@@ -473,7 +490,7 @@ class Step:
         try:
             if not ready.looked:
                 self._look(ready, given)
-            outputs = changed(ready.code.next_run(ready.looked))(given)
+            outputs = self._changed(ready.code.next_run(ready.looked))(given)
             done = ready.looked = True
             return outputs
         finally:

@@ -33,7 +33,7 @@ from ..errors import Unsupported, Usage
 from . import accumulated, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
 from .accumulated import Accumulated
 from .batches import BatchSpec, tensors_of
-from .carried import Carried, Finder, Lasting, enter_state_behind, graph_of, needs_again, settle_state
+from .carried import Carried, Finder, Lasting, Marked, enter_state_behind, graph_of, needs_again, settle_state
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
 from .externals import External, Externals
@@ -118,6 +118,7 @@ class Trace:
     externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
     carried: Carried = field(default_factory=Carried)  # what the forward pass keeps in attributes; its outputs follow those of aux
     layouts: Any = None  # as in Options
+    unsure: bool = False  # a library took another path than in eager mode (known.py)
 
     def take_aux(self, aux: Any) -> list[Any]:
         """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
@@ -319,12 +320,11 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
         storages = {name: leaf.untyped_storage()._cdata for name, leaf in leaves.items()}
-        for name, leaf in leaves.items():  # what the user's code has put on a parameter is there, too
-            leaf.__dict__.update(vars(model.parameters[name]))
+        buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
+        marked = Marked({**model.parameters, **model.buffers}, {**leaves, **buffers})
         for name in trained:
             hooks.put(name, model.parameters[name], leaves[name])
         gradients = Accumulated(leaves[name] for name in trained)
-        buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux = None, []
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
@@ -340,6 +340,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         labels.note()
         aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
         _refuse_new_data({name: leaf for name, leaf in leaves.items() if leaf.untyped_storage()._cdata != storages[name]})
+        marked.give_back()
         kept = keep(flat, {**leaves, **buffers})
         trace.aux_count += len(kept) + len(greatest)
         return [loss, *aux_leaves, *kept, *greatest, *grads]
@@ -483,6 +484,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
                 return make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
         finally:
+            trace.unsure = values.unsure
             note.put_back()
 
     try:

@@ -1,0 +1,77 @@
+"""What a step may write, as it is: kept, and put back.
+
+A note (untouched.py) knows everything that can be reached but the contents of large tensors, which capture does not write. A step does:
+of what it may write the bytes are copied here, by memory, so that views, expanded tensors and tensors that lie in one memory need no case of
+their own; no count of versions says what a kernel wrote (a batch norm's statistics have none). Kept are the parameters that are updated, all buffers,
+what the optimizer holds, the batch, what the plan writes beside, and every other tensor up to SMALL bytes. Larger ones (a data set that loss_fn
+holds) no step writes without an op that a plan would know of.
+Tests: tests/python/test_torch_rehearsal.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from .entering import handlers_wait
+from .reachable import Place
+from .untouched import Note
+
+SMALL = 1 << 20  # bytes
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its numbers lie in one memory of its own kind."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+class Contents:
+    """Of some plain tensors, as they are now. `note`: of all that can be reached, made at the same moment."""
+
+    def __init__(self, note: Note, tensors: Iterable[torch.Tensor]) -> None:
+        self.note, self.lost = note, []  # the second: names of larger tensors that somebody has written
+        self.tensors: list[tuple[torch.Tensor, torch.Tensor, int | None]] = []
+        self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        with torch.no_grad():
+            for tensor in {id(t): t for t in tensors}.values():
+                version = None if tensor.is_inference() else tensor._version
+                self.tensors.append((tensor, tensor.detach(), version))  # the second holds the memory, whatever becomes of the first
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self.storages:
+                    self.storages[storage._cdata] = (storage, storage.clone())
+
+    def put_back(self) -> None:
+        """Makes all as it was: memory, contents, and what the note knows of."""
+        with handlers_wait(), torch.no_grad():
+            for tensor, alias, _ in self.tensors:
+                if _place(tensor) != _place(alias):
+                    tensor.data = alias
+            for storage, before in self.storages.values():
+                if storage.nbytes() != before.nbytes():
+                    storage.resize_(before.nbytes())
+                if storage.nbytes() and not torch.equal(_bytes_of(storage), _bytes_of(before)):
+                    storage.copy_(before)
+            self.lost += self._written_beside()
+            self.note.put_back()
+            for tensor, _, version in self.tensors:
+                if version is not None and tensor._version != version:
+                    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+    def _written_beside(self) -> list[str]:
+        kept, places = {id(tensor) for tensor, _, _ in self.tensors}, self.note.reachable.tensors
+        written = [t.tensor for t in self.note.tensors if t.version is not None and t.kept is None and t.tensor._version != t.version]
+        return [name_of(places[id(tensor)]) for tensor in written if id(tensor) not in kept]
+
+
+def name_of(found: tuple[torch.Tensor, Place | None]) -> str:
+    tensor, place = found
+    return f"'{place.name}'" if place is not None else f"a tensor {tuple(tensor.shape)}"
+
+
+def _place(tensor: torch.Tensor) -> tuple:
+    return tensor.untyped_storage()._cdata, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype
