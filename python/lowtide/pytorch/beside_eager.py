@@ -35,7 +35,7 @@ from ..plans import bytes_text
 from . import bug_reports, fewer_rows, room
 from .batches import tensors_of
 from .compared import GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
-from .contents import SMALL, Contents, is_plain, name_of
+from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest
 from .optimizers import state_as_before
 from .reachable import Place
 from .rehearsal import call_step, tensors_in
@@ -133,18 +133,20 @@ class _Rehearsal:
         parts = list(walk(step._optimizer, set(map(id, subject.model.parameters.values()))))
         self.of_optimizer = set(map(id, parts))
         self.of_modules = {room for room in self.note.reachable.rooms if room.path.rpartition(".")[2] in ("_parameters", "_buffers")}
-        self.others = self._others()
+        self.others, self.larger = self._others()
         written = [subject.model.parameters[name] for name in subject.model.parameters if name in subject.written]
         self.contents = Contents(self.note, [t for t in [*written, *subject.model.buffers.values(), *parts, *self.leaves, *(
-            t for _, t, _ in self.others), *(now() for _, now in subject.others)] if is_plain(t)])
+            t for _, t, _ in (*self.others, *self.larger)), *(now() for _, now in subject.others)] if is_plain(t)])
 
-    def _others(self) -> list[tuple[str, torch.Tensor, Place | None]]:
-        """Small tensors that can be reached beside model, optimizer and batch: names, themselves, and where they lie."""
+    def _others(self) -> tuple[list[tuple[str, torch.Tensor, Place | None]], ...]:
+        """Tensors that can be reached beside model, optimizer and batch, small ones and larger ones: names, themselves, and where they lie."""
         model = self.subject.model
         known = {*map(id, model.parameters.values()), *map(id, model.buffers.values()), *map(id, self.leaves), *self.of_optimizer}
         found = [place for number, place in self.note.reachable.tensors.items()
-                 if number not in known and is_plain(place[0]) and place[0].nbytes <= SMALL]
-        return [(name_of(one) if one[1] is not None else f"{name_of(one)} ({k})", *one) for k, one in enumerate(found)]
+                 if number not in known and is_plain(place[0])]
+        named = [(name_of(one) if one[1] is not None else f"{name_of(one)} ({k})", *one) for k, one in enumerate(found)]
+        small = [one for one in named if one[1].nbytes <= SMALL]
+        return small, smallest([one for one in named if one[1].nbytes > SMALL], LARGE)
 
     def verdict(self) -> str:
         """Raises Internal."""
@@ -271,6 +273,8 @@ class _Rehearsal:
         for name, tensor, place in self.others:
             now = place.now() if place is not None and place.room in self.of_modules else tensor
             seen.see(name, now if isinstance(now, torch.Tensor) else None)
+        for name, tensor, _ in self.larger:
+            seen.see(f"the checksum of {name}", checksum(tensor))
         for name, value in self._attributes():
             seen.see(f"{name}, newly set,", value)
 

@@ -3,14 +3,17 @@
 A note (untouched.py) knows everything that can be reached but the contents of large tensors, which capture does not write. A step does:
 of what it may write the bytes are copied here, by memory, so that views, expanded tensors and tensors that lie in one memory need no case of
 their own; no count of versions says what a kernel wrote (a batch norm's statistics have none). Kept are the parameters that are updated, all buffers,
-what the optimizer holds, the batch, what the plan writes beside, and every other tensor up to SMALL bytes. Larger ones (a data set that loss_fn
-holds) no step writes without an op that a plan would know of.
+what the optimizer holds, the batch, what the plan writes beside, every other tensor up to SMALL bytes, and of larger ones the smallest up to LARGE
+bytes together. What is larger still (a data set that loss_fn holds) no step writes without an op that a plan would know of; if one does, it is named.
 Tests: tests/python/test_torch_rehearsal.py.
 """
 
 from __future__ import annotations
 
+import itertools
+import zlib
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -19,6 +22,7 @@ from .reachable import Place
 from .untouched import Note
 
 SMALL = 1 << 20  # bytes
+LARGE = 256 << 20
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -28,6 +32,18 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def checksum(tensor: torch.Tensor) -> int:
+    """That of its whole memory."""
+    return zlib.crc32(_bytes_of(tensor.untyped_storage()).cpu().numpy())
+
+
+def smallest(found: list[Any], most: int) -> list[Any]:
+    """As many of them as take so many bytes together, by size. Each begins with its name and tensor."""
+    by_size = sorted(found, key=lambda one: one[1].untyped_storage().nbytes())
+    sums = itertools.accumulate(one[1].untyped_storage().nbytes() for one in by_size)
+    return [one for one, together in zip(by_size, sums, strict=True) if together <= most]
 
 
 class Contents:
