@@ -217,4 +217,5 @@ def _written(step):
         return set()
     entries = [*((one.room.owner, one.key) for one in carried.writes), *((room.owner, key) for room, key in carried.gone)]
     words = {(id(owner), word) for owner, key in entries for word in (f".{key}", f"[{key}]", str(key), repr(key))}
-    return words | {(id(one.room.owner), "") for one in carried.growths}
+    whole = [one.room.owner for one in carried.growths] + [owner for owner, _ in entries if isinstance(owner, set)]
+    return words | {(id(owner), "") for owner in whole}

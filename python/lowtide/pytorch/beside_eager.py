@@ -38,6 +38,7 @@ from .compared import GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
 from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest
 from .optimizers import state_as_before
 from .reachable import Place
+from .rooms import Set
 from .rehearsal import call_step, tensors_in
 from .rehearsed_step import Subject
 from .trace import scalar_loss
@@ -312,6 +313,8 @@ class _Rehearsal:
             owner = id(change.room.owner)
             if owner in states or (owner, change.key) in tables or change.room in self.of_modules or change.room.of_package:
                 continue
+            if isinstance(change.room, Set) and len(change.room.read().keys() - change.room.seen.keys()) > 1:
+                continue  # nobody can say which is which
             if change.room.owner is vars(optimizer) and change.key in _NOTED_BY_STEP:
                 continue
             for k, leaf in enumerate(pytree.tree_leaves(change.after)):

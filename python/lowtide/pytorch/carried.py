@@ -30,10 +30,11 @@ import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
+from .barred import real_of
 from .externals import Geometry, geometry_of
 from .guards import Entry, Kind, kind_of
 from .known import KnownValues
-from .reachable import MISSING, Place, Reachable, Room, Sequence, State
+from .reachable import MISSING, Dictionary, Place, Reachable, Room, Sequence, Set, State
 from .untouched import PLAIN, Change, Note, same
 
 NUMBERS = (int, float)
@@ -98,7 +99,7 @@ class Write:
 class Growth:
     """A list or deque: so many entries go from its front, and these come to its end."""
 
-    room: Room
+    room: Sequence
     dropped: int
     added: list[Write]
 
@@ -131,6 +132,7 @@ class Carried:
         if self.steady:
             found |= {(id(write.room.owner), write.key) for write in self.writes}
             found |= {(id(room.owner), key) for room, key in self.gone}
+            found |= {(id(room.owner), "") for room in (*(w.room for w in self.writes), *(r for r, _ in self.gone)) if isinstance(room, Set)}
         for growth in self.growths if self.steady else ():
             found |= {(id(growth.room.owner), key) for key in range(len(growth.room.seen) + len(growth.added))}
             found.add((id(growth.room.owner), ""))
@@ -152,9 +154,7 @@ class Carried:
         for write, value in made:
             write.room.put(write.key, value)
         for growth, values in grown:
-            for _ in range(min(growth.dropped, len(growth.room.owner))):
-                del growth.room.owner[0]
-            growth.room.owner.extend(values)
+            growth.room.grow(growth.dropped, values)
         for room, key in self.gone:
             room.write({name: value for name, value in room.read().items() if name != key})
 
@@ -166,7 +166,7 @@ def _made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor]) -
         return source.make(given)
     if isinstance(source, Held):
         return source.tensor.clone()
-    return source.value if isinstance(source, Opaque) else source
+    return real_of(source.value) if isinstance(source, Opaque) else source
 
 
 class Lasting:
@@ -317,6 +317,8 @@ def _stand_in(write: Write) -> Any:
         if isinstance(source, Output):
             shape, stride, dtype, device = source.geometry
             return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+        if isinstance(source, Opaque):
+            return source.value
         return _made(source, [], [])
 
     return pytree.tree_unflatten([_stand_in_of_view(s) if isinstance(s, View) else made(s) for s in write.sources], write.tree)
@@ -333,9 +335,7 @@ def enter_state_behind(carried: Carried) -> None:
     for write in carried.writes:
         write.room.put(write.key, _stand_in(write))
     for growth in carried.growths:
-        for _ in range(growth.dropped):
-            del growth.room.owner[0]
-        growth.room.owner.extend(_stand_in(write) for write in growth.added)
+        growth.room.grow(growth.dropped, [_stand_in(write) for write in growth.added])
     for room, key in carried.gone:
         room.write({name: value for name, value in room.read().items() if name != key})
 
@@ -343,6 +343,7 @@ def enter_state_behind(carried: Carried) -> None:
 def settle_state(first: Carried, second: Carried, equal: bool) -> None:
     """What the second trace says of the first. Raises Unsupported for a number of which the graph depends and that moves on and on."""
     first.steady = equal
+    _refuse_wandering(first, second, equal)
     later = {(id(write.room.owner), write.key): write for write in second.writes}
     moving: list[str] = []
     for write in first.writes:
@@ -365,6 +366,29 @@ def settle_state(first: Carried, second: Carried, equal: bool) -> None:
                       "behind each step and taken not to matter later either; a step that is to depend on it takes a tensor", stacklevel=6)
 
 
+def _refuse_wandering(first: Carried, second: Carried, equal: bool) -> None:
+    """Raises Unsupported where the second step writes an entry of a dict or a set that the first does not: each step would write another
+    one. A tensor in a set is another entry in each step, as in eager mode. Entries that come or go elsewhere make another plan."""
+    def places(carried: Carried) -> dict[tuple[int, Any], Room]:
+        return {(id(room.owner), key): room for room, key in [*((write.room, write.key) for write in carried.writes if not _of_tensor_in_set(write)),
+                                                              *carried.gone]}
+
+    before = places(first)
+    rooms = {of for of, _ in before}
+    for (of, key), room in places(second).items():
+        if (of, key) in before:
+            continue
+        if of in rooms and (isinstance(room, Set) or type(room) is Dictionary and not room.of_object):
+            raise Unsupported(_WANDERING.format(room.path, _said(room.seen.get(key, room.get(key)) if isinstance(room, Set) else key)))
+        first.steady = False
+
+
+def _of_tensor_in_set(write: Write) -> bool:
+    return isinstance(write.room, Set) and not _plain(write)
+
+
+_WANDERING = ("the forward pass changes '{}' elsewhere in each step ({} in the second), and a planned step writes the same entries each time; a "
+              "list that is appended to, or a tensor, is carried from step to step")
 _MOVING = ("the forward pass moves '{}' ({}, {!r}, {!r}), and the step depends on it, so each step would be another one; as a tensor "
            "(register_buffer, and torch's ops in the place of Python's) it is read in each step")
 _GROWING = ("the forward pass makes '{}' longer, and the step depends on it, so each step would be another one; a tensor of a fixed size, or a "

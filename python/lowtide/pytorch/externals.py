@@ -7,12 +7,17 @@ ops of the graph then, writes in place too, and nothing is computed of its conte
 
 What is written must be found again in every step, so it must be reachable from the model, loss_fn or the optimizer (reachable.py); a
 write on any other tensor is refused with its line. So is a change of an external's own geometry (`resize_`, `t_`).
-A number that the code reads off an external which the step has not written (`.item()`) is read at once, and the plan holds for it.
+A number that the code reads off an external which the step has not written (`.item()`) is read at once, and the plan holds for it; so are all
+of them that `.tolist()`, `.numpy()` and numpy's functions read.
 Tests: tests/python/test_torch_externals.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, track_tensor_tree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import recorded
+from . import recorded, this_thread
 from .reachable import Place, Reachable
 from .schemas import schema_writes, tensors_among
 
@@ -49,7 +54,7 @@ class External:
     place: Place | None = None
     requires_grad: bool = False
     written: bool = False
-    number: Any = None  # that the code has read off it
+    number: Any = None  # that the code has read off it; a copy of all contents where it has read these
     seen: torch.Tensor | None = None  # what lay there in the last step, and what the step was given of it
     alias: torch.Tensor | None = None
 
@@ -78,6 +83,13 @@ def _is_foreach(func: Any) -> bool:
 def _is_real(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and (
         type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or isinstance(value, torch.nn.Parameter))
+
+
+_OURS = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _is_internal(path: str) -> bool:
+    return path.startswith(_OURS)
 
 
 class Externals(TorchDispatchMode):
@@ -118,6 +130,37 @@ class Externals(TorchDispatchMode):
         args, kwargs = pytree.tree_unflatten([self.external(leaf).fake if _is_real(leaf) else leaf for leaf in leaves], tree)
         self.note_writes(func, args, kwargs)
         return func(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def contents_read(self) -> Iterator[None]:
+        """Within, what the user's code reads as a whole off a tensor of before the step is noted."""
+        def as_list(before: Callable, tensor: Any) -> Any:
+            return before(self.contents(tensor, sys._getframe(2)))
+
+        def as_array(before: Callable, tensor: Any, *args: Any, **named: Any) -> Any:
+            read = self.contents(tensor, sys._getframe(2))
+            if read is tensor:
+                return before(tensor, *args, **named)
+            with _disable_current_modes():
+                found = before(read.clone(), *args, **named)
+            found.flags.writeable = False  # eager mode's array would write the tensor
+            return found
+
+        with this_thread.exchanged((torch.Tensor, "tolist", as_list), (torch.Tensor, "numpy", as_array), (torch.Tensor, "__array__", as_array)):
+            yield
+
+    def contents(self, tensor: Any, frame: Any) -> Any:
+        """A copy of its contents, for which the plan holds. A tensor of the step, and what PyTorch itself reads, is given back. Raises
+        NotImplementedError where the step has written it."""
+        if not _is_real(tensor) or get_proxy_mode() is None or _is_internal(frame.f_code.co_filename) or tensor.layout is not torch.strided:
+            return tensor
+        external = self.external(tensor)
+        if self.is_written(external.tensor):
+            raise NotImplementedError(f"the contents of '{external.name}' are read behind a write of the step: a decision on the contents of a tensor")
+        if not isinstance(external.number, torch.Tensor):
+            with _disable_current_modes():
+                external.number = tensor.detach().clone(memory_format=torch.contiguous_format)
+        return external.number
 
     def one_by_one(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         """A write on many tensors as a write on each, as the CPU does it: what is written together would be planned together."""

@@ -4,8 +4,11 @@ A graph holds a Python number as it was: the weight of a loss that is annealed, 
 code. A walk begins at loss_fn and collects the code that it can come to and the names in it; of every object that code can come to
 
     attributes under these names (of modules and other objects of packages: under the names that methods of their class have),
-    entries of lists, tuples and dicts with at most MANY of them (what is longer is data: as a tensor it is read in each step),
-    methods, properties and hooks under these names, called as they are by the object's own operators,
+    entries of lists, tuples, dicts and sets with at most MANY of them, and of those with at most LARGE that have nothing but plain values
+    in them (what is longer is data: as a tensor it is read in each step),
+    methods, properties and hooks under these names, also of metaclasses, called as they are by the object's own operators, and the hooks
+    that PyTorch calls for all modules,
+    what objects of C hold: numpy's arrays of at most ARRAY bytes, context variables, and the environment,
 
 and so to any depth: configs of objects, methods of closed-over objects, losses that are modules. All of it that is no tensor is held, by
 identity, or equality of plain values; of a tensor that it is one, as its contents are read in each step (externals.py).
@@ -17,9 +20,11 @@ another object is it looked at, and named in the warning. Tests: tests/python/te
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import itertools
 import operator
+import os
 import types
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -27,11 +32,16 @@ from typing import Any, NamedTuple
 import torch
 
 from .externals import geometry_of
+from .hooks import OF_ALL_MODULES
+from .insides import environment
 from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
                         is_packaged, names_of, slots_of, words_of)
 from .untouched import same
 
-MANY = 64  # entries of a container; what is longer is data
+MANY = 1_000  # entries of a container whose entries are looked at one by one
+LARGE = 10_000  # of one with nothing but plain values
+READ = "what was read off it"  # in the place of a tensor's numbers
+ARRAY = 1 << 20  # bytes of an array
 _UNREAD = frozenset("""__init__ __new__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __deepcopy__ __del__ __init_subclass__ extra_repr
     reset_parameters _init_weights __dir__ state_dict load_state_dict""".split())
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -81,6 +91,7 @@ class Walk:
         self.objects: dict[int, tuple[Any, str, frozenset[str]]] = {}
         self.rooms: dict[int, Room] = {}
         self.waiting = collections.deque([(model, "", frozenset()), (loss_fn, "loss_fn", frozenset())])
+        self.hooks_of_all_modules()
         known = -1
         while known < len(self.names):
             known = len(self.names)
@@ -89,7 +100,23 @@ class Walk:
             while self.waiting:
                 self.visit(*self.waiting.popleft())
 
+        if self.names & {"environ", "getenv"}:
+            self.inside(os.environ, "os.environ", environment)
+
     # ---- what is found
+
+    def hooks_of_all_modules(self) -> None:
+        for folder in OF_ALL_MODULES:
+            hooks, path = getattr(torch.nn.modules.module, folder), f"torch.nn.modules.module.{folder}"
+            room = self.room(lambda hooks=hooks, path=path: Dictionary(hooks, path), hooks)
+            for key, hook in hooks.items():
+                self.hold(room, key, hook, frozenset())
+            self.length(hooks, path)
+
+    def inside(self, thing: Any, path: str, take: Callable[[Any], Any]) -> None:
+        """What a function takes out of an object of C, compared by its equality."""
+        room = _Inside(thing, path, take)
+        self.entries[id(thing), _Inside] = Entry(room, "", room.seen[""])
 
     def room(self, made: Callable[[], Room], owner: Any) -> Room:
         found = self.rooms.get(id(owner))
@@ -99,6 +126,8 @@ class Walk:
 
     def hold(self, room: Room, key: Any, value: Any, names: frozenset[str]) -> None:
         self.entries[id(room.owner), key] = Entry(room, key, value)
+        if type(value) is types.BuiltinMethodType:  # of an object: `table.get`
+            value = value.__self__
         if type(value) not in ATOMS:
             self.waiting.append((value, room.named(key), names))
 
@@ -123,6 +152,14 @@ class Walk:
             self.later(thing.func, path, names)
         elif issubclass(kind, types.ModuleType):
             self.python_module(thing, path)
+        elif kind is contextvars.ContextVar:
+            self.inside(thing, path, lambda variable: _Value(variable.get(MISSING)))
+            self.later(thing.get(None), path, names)
+        elif any(base.__module__ == "numpy" and base.__name__ == "ndarray" for base in kind.__mro__):
+            if thing.nbytes <= ARRAY and not thing.dtype.hasobject:
+                self.inside(thing, path, lambda array: (array.shape, str(array.dtype), array.tobytes()))
+        elif thing is os.environ:
+            self.names.add("environ")
         elif issubclass(kind, type):
             self.class_data(thing, names)
         else:
@@ -163,7 +200,9 @@ class Walk:
             self.hold(room, name, vars(module)[name], frozenset())
 
     def class_data(self, kind: type, names: frozenset[str], thing: Any = MISSING) -> None:
-        """Data of a class and its bases under the names of the code, and the methods that can be called."""
+        """Data of a class and its bases under the names of the code, and the methods that can be called; those of its metaclass, too."""
+        if type(kind) is not type and not is_packaged(type(kind)):
+            self.class_data(type(kind), names, kind)
         for base in kind.__mro__:
             if base is object or is_packaged(base):
                 if "forward" in vars(base):  # libraries put one of their own there
@@ -232,7 +271,12 @@ class Walk:
                 self.length(inside, prefix + folder)
 
     def container(self, thing: Any, kind: type, path: str, names: frozenset[str]) -> None:
-        if len(thing) > MANY:
+        if len(thing) > LARGE:
+            return
+        if len(thing) > MANY and not issubclass(kind, (set, frozenset, tuple)):
+            whole = dict.values if issubclass(kind, dict) else iter
+            if all(type(value) in ATOMS for value in whole(thing)):
+                self.entries[id(thing), _Whole] = Entry(_Whole(thing, path), "", _Whole.contents(thing))
             return
         if issubclass(kind, (set, frozenset)):
             self.entries[id(thing), _Members] = Entry(_Members(thing, path), "", frozenset(thing))
@@ -272,6 +316,46 @@ class _Members(Room):
         return self.path
 
 
+class _Whole(Room):
+    """All entries of a list, a deque or a dict, as one."""
+
+    @staticmethod
+    def contents(thing: Any) -> tuple:
+        return (*thing.keys(), *dict.values(thing)) if isinstance(thing, dict) else tuple(thing)
+
+    def read(self) -> dict[Any, Any]:
+        return {"": self.contents(self.owner)}
+
+    def named(self, key: Any) -> str:
+        return self.path
+
+
+class _Inside(Room):
+    """What an object of C holds."""
+
+    def __init__(self, owner: Any, path: str, take: Callable[[Any], Any]) -> None:
+        self.take = take
+        super().__init__(owner, path)
+
+    def read(self) -> dict[Any, Any]:
+        return {"": self.take(self.owner)}
+
+    def named(self, key: Any) -> str:
+        return self.path
+
+
+class _Value:
+    """A value that is compared as an entry of a room."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: Any) -> bool:
+        return same(self.value, other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def entries_of(model: torch.nn.Module, loss_fn: Callable) -> list[Entry]:
     found = Walk(model, loss_fn)
     return [*found.entries.values(), *found.methods.values()]
@@ -296,11 +380,12 @@ def _holds(entry: Entry, now: Any) -> bool:
     """Whether an entry may be `now` in the place of what it was."""
     if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
         return True  # its contents are read in each step, its geometry is compared there
-    return entry.value == now if isinstance(entry.room, _Members) else same(entry.value, now)
+    return entry.value == now if isinstance(entry.room, (_Members, _Inside)) else same(entry.value, now)
 
 
 class Kind(NamedTuple):
-    """What has to lie at a place that is read, or written, in each step, by its kind. `number`: what has to be read off it."""
+    """What has to lie at a place that is read, or written, in each step, by its kind. `number`: what has to be read off it; a tensor, if
+    that is all of its contents."""
 
     place: Place
     held: Any
@@ -310,7 +395,14 @@ class Kind(NamedTuple):
         now = self.place.now()
         if now is self.held and self.number is None:
             return True
-        return kind_of(now) == kind_of(self.held) and (self.number is None or now.item() == self.number)
+        if kind_of(now) != kind_of(self.held):
+            return False
+        return self.number is None or (_equal(now, self.number) if isinstance(self.number, torch.Tensor) else now.item() == self.number)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """By the bits, as a NaN is equal to itself."""
+    return torch.equal(a.detach().contiguous().view(-1).view(torch.uint8), b.view(-1).view(torch.uint8))
 
 
 class Guards:
@@ -334,14 +426,21 @@ class Guards:
         self.codes = [(vars(e.room.owner).get, e.key, e.value) for e in self.others if isinstance(e.room, ClassCode)]
         sets = [e for e in self.others if isinstance(e.room, _Members)]
         self.sets, self.members = [e.room.owner for e in sets], [e.value for e in sets]
-        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, _Length, ClassCode, _Members))]
+        self.wholes = [(_Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, _Whole)]
+        self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, _Inside)]
+        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, _Length, ClassCode, _Members, _Whole, _Inside))]
 
     def hold(self) -> bool:
         """Whether the plan may run. It compares by identity first, and looks closer only where that fails."""
         if list(map(len, self.lengths)) != self.long or not all(map(operator.eq, self.sets, self.members)):
             return False
-        if not all([get(name) is method for get, name, method in self.codes]):
+        if not all([get(name) is method for get, name, method in self.codes]) or not all([
+                take(thing) == value for take, thing, value in self.inside]):
             return False
+        for take, thing, value in self.wholes:
+            now = take(thing)
+            if len(now) != len(value) or not all(map(operator.is_, now, value)) and not same(now, value):
+                return False
         try:
             alike = (all(map(operator.is_, map(dict.get, self.dicts, self.keys, itertools.repeat(MISSING)), self.seen))
                      and all(map(operator.is_, map(_contents, self.cells), self.in_cells))
@@ -370,7 +469,7 @@ class Guards:
             if not _holds(entry, now):
                 yield entry, now
         for kind in (kind for kind in self.kinds if not kind.holds()):
-            yield Entry(kind.place.room, kind.place.key, kind.held), kind.place.now()
+            yield Entry(kind.place.room, kind.place.key, kind.held if kind.number is None else READ), kind.place.now()
 
 
 _contents = operator.attrgetter("cell_contents")

@@ -9,6 +9,7 @@ gradients (`p.grad`) and the optimizer's step(). The native engine makes gradien
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported
+
+OF_ALL_MODULES = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
 
 
 def _line(hook: Any) -> str:
@@ -44,7 +47,8 @@ def check(parameters: dict[str, torch.nn.Parameter], trained: list[str]) -> None
 def check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     """Raises Unsupported for a hook around step()."""
     for when in ("pre", "post"):
-        for hook in _of(optimizer, f"_optimizer_step_{when}_hooks"):
+        of_all = getattr(sys.modules["torch.optim.optimizer"], f"_global_optimizer_{when}_hooks").values()
+        for hook in (*_of(optimizer, f"_optimizer_step_{when}_hooks"), *of_all):
             raise Unsupported(f"{_line(hook)}the optimizer has a step_{when}_hook, and a planned step does not call its step(); "
                               f"call the hook {'before' if when == 'pre' else 'after'} step(batch)")
 
@@ -71,6 +75,10 @@ def _changing(name: str, hook: Callable) -> Callable:
 @contextlib.contextmanager
 def refused(module: torch.nn.Module) -> Iterator[None]:
     """For gradients that are not autograd's. Raises Unsupported for hooks of the module; within, for those of tensors."""
+    for folder in OF_ALL_MODULES:
+        for hook in getattr(torch.nn.modules.module, folder).values():
+            raise Unsupported(f"{_line(hook)}a hook of all modules (torch.nn.modules.module.{folder}), which torch.export does not write down; "
+                              "engine='torch' runs it")
     for name, part in [*module.named_parameters(), *module.named_modules()]:
         for hook in (*_of(part, "_backward_hooks"), *_of(part, "_backward_pre_hooks")):
             raise Unsupported(f"{_line(hook)}'{name}' has a hook on gradients, which the native engine makes by itself; "

@@ -1,7 +1,7 @@
 """All Python objects that can be reached from a model, a loss function and an optimizer, as rooms with entries.
 
-A room is one place that can be written: an object's attributes, a dict, a list, a set, a deque, a closure's cell, the globals that
-a function names, the data of a class. It can be read, compared and written back. The walk goes breadth first over
+A room is one place that can be written (rooms.py): an object's attributes, a dict, a list, a set, a deque, a closure's cell, the globals
+that a function names, the data of a class, the inside of an object of C (insides.py). The walk goes breadth first over
 
     attributes (`__dict__` and `__slots__`) of any object, modules' dictionaries of parameters, buffers, parts and hooks among them,
     entries of containers, the tensors of TorchScript parts,
@@ -10,7 +10,7 @@ a function names, the data of a class. It can be read, compared and written back
     what partials and bound methods are bound to, and tensors with their own attributes and gradients.
 
 It calls no property, no `__getattr__` and no `__eq__` of the user's: attributes are taken out of the dictionaries and slots themselves.
-Not walked into: packages' modules and classes, types of Python's library that hold threads, files and locks, entries of containers with
+Not walked into: packages' modules and classes, types of Python's library that hold threads and locks, entries of containers with
 more than LARGE of them (data; the container itself is a room), and anything beyond MOST objects.
 Tests: tests/python/test_torch_untouched.py.
 """
@@ -18,30 +18,36 @@ Tests: tests/python/test_torch_untouched.py.
 from __future__ import annotations
 
 import collections
+import contextvars
 import enum
 import functools
-import itertools
+import gc
 import os
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
+from .barred import StandIn
+from .insides import BARRED, READ_ONLY, Insides
+from .rooms import (MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Scripted, Sequence, Set, Slots, State, Weak,  # noqa: F401
+                    slots_of)
+
 LARGE = 10_000  # entries of a container
 MOST = 1_000_000  # objects
-MISSING = type("Missing", (), {"__repr__": lambda _: "nothing"})()
 
 ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented), range, slice, torch.dtype,
                    torch.device, torch.Size, torch.layout, torch.memory_format, types.BuiltinFunctionType, types.CodeType,
                    types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-                   types.FrameType, types.TracebackType, property})
-_OF_MODULES = ("_parameters", "_buffers", "_modules")  # dicts of a module whose entries are its attributes, in words
+                   types.FrameType, types.TracebackType, property, StandIn})
 _SYSTEM = frozenset("""_io _queue _thread _weakref asyncio concurrent contextvars ctypes datetime decimal fractions importlib inspect io
     logging mmap multiprocessing pathlib queue re select selectors signal socket sqlite3 ssl subprocess tempfile threading traceback
     unittest warnings weakref""".split())
+_WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARY = tuple({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib")})
 
@@ -99,306 +105,10 @@ def _dictionary_of(kind: type) -> Any:
     return found if isinstance(found, (types.GetSetDescriptorType, types.MemberDescriptorType)) else None
 
 
-@functools.lru_cache(maxsize=10_000)
-def slots_of(kind: type) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, slot) for base in kind.__mro__ if "__slots__" in vars(base)
-                 for name, slot in vars(base).items() if isinstance(slot, types.MemberDescriptorType))
-
-
 def attributes_of(thing: Any) -> dict[str, Any] | None:
     """The dictionary of an object's attributes itself."""
     descriptor = _dictionary_of(type(thing))
     return None if descriptor is None else descriptor.__get__(thing)
-
-
-class Room:
-    """One place that can be written. `seen`: its entries when it was noted; `of_package`: code of a package alone keeps something here,
-    about itself (which kernels it has looked up)."""
-
-    def __init__(self, owner: Any, path: str, of_package: bool = False) -> None:
-        self.owner, self.path, self.of_package = owner, path, of_package
-        self.seen = self.read()
-
-    def read(self) -> dict[Any, Any]:
-        raise NotImplementedError
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        """Makes the entries these, and no others."""
-        raise NotImplementedError
-
-    def get(self, key: Any) -> Any:
-        return self.read().get(key, MISSING)
-
-    def put(self, key: Any, value: Any) -> None:
-        """One entry."""
-        self.write({**self.read(), key: value})
-
-    def named(self, key: Any) -> str:
-        return f"{self.path}[{key!r}]" if self.path else str(key)
-
-
-class Dictionary(Room):
-    """A dict, of whatever class, by the methods of Python's own."""
-
-    def __init__(self, owner: Any, path: str, of_object: bool = False, of_package: bool = False) -> None:
-        self.of_object = of_object
-        self.kind = collections.OrderedDict if isinstance(owner, collections.OrderedDict) else dict
-        super().__init__(owner, path, of_package)
-
-    def read(self) -> dict[Any, Any]:
-        return dict(self.kind.items(self.owner))
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        if list(self.kind.keys(self.owner)) == list(entries):
-            for key, value in entries.items():
-                if dict.get(self.owner, key, MISSING) is not value:
-                    self.kind.__setitem__(self.owner, key, value)
-            return
-        self.kind.clear(self.owner)
-        for key, value in entries.items():
-            self.kind.__setitem__(self.owner, key, value)
-
-    def get(self, key: Any) -> Any:
-        return dict.get(self.owner, key, MISSING)
-
-    def put(self, key: Any, value: Any) -> None:
-        self.kind.__setitem__(self.owner, key, value)
-
-    def named(self, key: Any) -> str:
-        folder, _, last = self.path.rpartition(".")
-        if last in _OF_MODULES and isinstance(key, str):
-            return f"{folder}.{key}" if folder else key
-        if isinstance(key, str) and (self.of_object or not self.path):
-            return f"{self.path}.{key}" if self.path else key
-        return f"{self.path}[{_said(key)}]"
-
-
-class Names(Dictionary):
-    """The entries of a dict of globals under some names."""
-
-    def __init__(self, owner: dict[str, Any], path: str, names: frozenset[str]) -> None:
-        self.names = names
-        super().__init__(owner, path, of_object=True)
-
-    def read(self) -> dict[Any, Any]:
-        return {name: self.owner[name] for name in sorted(self.names) if name in self.owner}
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        for name in self.names:
-            if name not in entries:
-                self.owner.pop(name, None)
-            elif self.owner.get(name, MISSING) is not entries[name]:
-                self.owner[name] = entries[name]
-
-
-class Sequence(Room):
-    """A list or a deque. Its keys are places."""
-
-    def read(self) -> dict[Any, Any]:
-        return dict(enumerate(self.owner))
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        self.owner.clear()
-        self.owner.extend(entries.values())
-
-    def get(self, key: Any) -> Any:
-        return self.owner[key] if key < len(self.owner) else MISSING
-
-
-class Set(Room):
-    """Its entries are by identity, as nothing of the user's is called."""
-
-    def read(self) -> dict[Any, Any]:
-        return {id(entry): entry for entry in self.owner}
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        self.owner.clear()
-        self.owner.update(entries.values())
-
-
-class Cell(Room):
-    """What a function closes over, by its name."""
-
-    def read(self) -> dict[Any, Any]:
-        try:
-            return {"": self.owner.cell_contents}
-        except ValueError:  # a name that has no value yet
-            return {}
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        if entries:
-            self.owner.cell_contents = entries[""]
-        elif self.read():
-            del self.owner.cell_contents
-
-    def put(self, key: Any, value: Any) -> None:
-        self.owner.cell_contents = value
-
-    def named(self, key: Any) -> str:
-        return self.path
-
-
-class Slots(Room):
-    """Attributes of an object that has no dict for them."""
-
-    def read(self) -> dict[Any, Any]:
-        found = {}
-        for name, slot in slots_of(type(self.owner)):
-            try:
-                found[name] = slot.__get__(self.owner)
-            except AttributeError:
-                continue
-        return found
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        now = self.read()
-        for name, slot in slots_of(type(self.owner)):
-            if name in entries and now.get(name, MISSING) is not entries[name]:
-                slot.__set__(self.owner, entries[name])
-            elif name in now and name not in entries:
-                slot.__delete__(self.owner)
-
-    def named(self, key: Any) -> str:
-        return f"{self.path}.{key}"
-
-
-class ClassData(Room):
-    """What is no code in a class: counters of instances, defaults."""
-
-    def read(self) -> dict[Any, Any]:
-        code = (types.FunctionType, classmethod, staticmethod, property, types.GetSetDescriptorType, types.MemberDescriptorType)
-        return {name: value for name, value in vars(self.owner).items() if not isinstance(value, code) and not name.startswith("__")
-                and not name.startswith("_abc_")}
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        now = self.read()
-        for name in now.keys() - entries.keys():
-            type.__delattr__(self.owner, name)
-        for name, value in entries.items():
-            if now.get(name, MISSING) is not value:
-                type.__setattr__(self.owner, name, value)
-
-    def named(self, key: Any) -> str:
-        return f"{self.owner.__qualname__}.{key}"
-
-
-class ClassCode(Room):
-    """Methods of a class. They are compared and not written."""
-
-    def read(self) -> dict[Any, Any]:
-        return dict(vars(self.owner))
-
-    def get(self, key: Any) -> Any:
-        return vars(self.owner).get(key, MISSING)
-
-    def named(self, key: Any) -> str:
-        return f"{self.owner.__qualname__}.{key}"
-
-
-class Scripted(Room):
-    """Parameters or buffers of a TorchScript part, which lie in its own object."""
-
-    def read(self) -> dict[Any, Any]:
-        return dict(self.owner.items())
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        now = self.read()
-        for name, value in entries.items():
-            if now.get(name) is not value:
-                self.owner[name] = value
-
-    def named(self, key: Any) -> str:
-        return f"{self.path.rpartition('.')[0]}.{key}"
-
-
-class State(Room):
-    """What an object of a package holds inside, by a pair of functions: generators of random numbers, arrays."""
-
-    def __init__(self, owner: Any, path: str, take: Callable[[Any], Any], give: Callable[[Any, Any], Any] | None) -> None:
-        self.take, self.give = take, give
-        super().__init__(owner, path)
-
-    def read(self) -> dict[Any, Any]:
-        return {"": self.take(self.owner)}
-
-    def write(self, entries: dict[Any, Any]) -> None:
-        if self.give is None:
-            raise TypeError(f"'{self.path}' cannot be put back")
-        self.give(self.owner, entries[""])
-
-    def named(self, key: Any) -> str:
-        return self.path
-
-
-class Place(NamedTuple):
-    """Where something lies: an entry of a room, or further inside it, by keys of the tuples and containers that lie there."""
-
-    room: Room
-    key: Any
-    inside: tuple[Any, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.room.named(self.key) + "".join(f"[{_said(key)}]" for key in self.inside)
-
-    def now(self) -> Any:
-        """What lies there; MISSING where nothing does."""
-        found = self.room.get(self.key)
-        try:
-            for key in self.inside:
-                found = found[key]
-        except (LookupError, TypeError):
-            return MISSING
-        return found
-
-
-def _said(key: Any) -> str:
-    return repr(key) if isinstance(key, (str, int, float, bool, tuple, type(None))) else f"a {type(key).__name__}"
-
-
-_ARRAY_BYTES = 1 << 20  # of an array that is noted with its contents
-_ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.repeat, itertools.chain, itertools.islice, zip, map, filter,
-              enumerate, reversed, type(iter([])), type(iter(())), type(iter({})), type(iter(set())), type(iter(range(0))))
-
-
-def _progress(iterator: Any) -> Any:
-    """How far an iterator is, as far as it can be told without a step of it."""
-    if isinstance(iterator, types.GeneratorType):
-        return iterator.gi_frame.f_lasti if iterator.gi_frame is not None else None
-    if isinstance(iterator, itertools.count):
-        return repr(iterator)
-    hint = getattr(type(iterator), "__length_hint__", None)
-    return hint(iterator) if hint is not None else None
-
-
-def _state_of(thing: Any, path: str) -> Room | None:
-    kind = type(thing)
-    if kind is torch.Generator:
-        return State(thing, path, lambda g: bytes(g.get_state().numpy()), lambda g, s: g.set_state(
-            torch.frombuffer(bytearray(s), dtype=torch.uint8)))
-    if kind.__module__ == "random" and hasattr(kind, "getstate"):
-        return State(thing, path, lambda g: g.getstate(), lambda g, s: g.setstate(s))
-    if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
-        if thing.nbytes > _ARRAY_BYTES or thing.dtype.hasobject:
-            return None
-        return State(thing, path, lambda a: (a.shape, a.dtype, a.tobytes()), _refill)
-    if kind.__module__.startswith("numpy.random") and kind.__name__ in ("Generator", "RandomState"):
-        owner = thing.bit_generator if kind.__name__ == "Generator" else thing._bit_generator
-        return State(owner, path, lambda g: repr(g.state), _rewind(owner.state))
-    if kind is bytearray:
-        return State(thing, path, bytes, lambda b, s: b.__setitem__(slice(None), s))
-    if issubclass(kind, _ITERATORS):
-        return State(thing, path, _progress, None)
-    return None
-
-
-def _refill(array: Any, state: tuple) -> None:
-    import numpy  # noqa: PLC0415: there is an array of it
-    array[...] = numpy.frombuffer(state[2], dtype=state[1]).reshape(state[0])
-
-
-def _rewind(state: Any) -> Callable[[Any, Any], None]:
-    return lambda generator, _: setattr(generator, "state", state)
 
 
 class Reachable:
@@ -409,7 +119,9 @@ class Reachable:
         self.rooms: list[Room] = []
         self.tensors: dict[int, tuple[torch.Tensor, Place | None]] = {}
         self.containers: dict[int, Place] = {}  # of dicts and lists, by id, where they lie
-        self.iterators: list[Room] = []
+        self.insides = Insides()
+        self.barred: list[tuple[Any, str]] = []  # iterators, queues, files
+        self.read_only: list[Any] = []  # arrays too large to copy
         self.seen: set[int] = set()
         self.classes: set[type] = set()
         self.alive: list[Any] = []  # that no id is used twice
@@ -421,6 +133,8 @@ class Reachable:
             self.visit(*self.waiting.popleft())
 
     def later(self, thing: Any, path: str, place: Place | None = None) -> None:
+        if type(thing) is types.BuiltinMethodType:  # of an object: `table.append`
+            thing, place = thing.__self__, None
         if type(thing) not in ATOMS and id(thing) not in self.seen:
             self.seen.add(id(thing))
             self.waiting.append((thing, path, place))
@@ -429,7 +143,7 @@ class Reachable:
         self.rooms.append(room)
         if into and len(room.seen) <= LARGE:
             for key, value in room.seen.items():
-                if type(value) not in ATOMS:
+                if type(value) not in ATOMS or type(value) is types.BuiltinMethodType:
                     self.later(value, room.named(key), Place(room, key))
 
     def rooted(self, place: Place) -> Place:
@@ -488,10 +202,16 @@ class Reachable:
             self.add(Dictionary(found, path, of_object=True))
 
     def object(self, thing: Any, kind: type, path: str) -> None:
-        state = _state_of(thing, path)
-        if state is not None:
-            (self.iterators if isinstance(state, State) and state.give is None else self.rooms).append(state)
-            return
+        inside = self.insides.of(thing, path)
+        if inside is not None:
+            self.inside(thing, inside, path)
+            if is_packaged(kind):
+                return
+        if issubclass(kind, _WEAK):
+            self.add(Weak(attributes_of(thing)["data"], path))
+        if kind is types.MappingProxyType:  # what it shows
+            for shown in gc.get_referents(thing):
+                self.later(shown, path)
         if kind.__module__.split(".")[0] in _SYSTEM or issubclass(kind, (enum.Enum, BaseException)):
             return
         if kind.__name__ == "OrderedDictWrapper" and kind.__module__ == "torch.jit._script":
@@ -504,6 +224,17 @@ class Reachable:
             self.add(Slots(thing, path))
         self.class_of(kind)
 
+    def inside(self, thing: Any, inside: Any, path: str) -> None:
+        if inside is BARRED:
+            self.barred.append((thing, path))
+        elif inside is READ_ONLY:
+            self.read_only.append(thing)
+            if thing.dtype.hasobject and thing.size <= LARGE:
+                for k, entry in enumerate(thing.flat):
+                    self.later(entry, f"{path}[{k}]")
+        else:
+            self.add(inside, into=type(thing) is contextvars.ContextVar)
+
     def class_of(self, kind: type) -> None:
         """The data of a class and of those that it is made of, and what their methods name."""
         for base in kind.__mro__:
@@ -512,6 +243,8 @@ class Reachable:
             self.classes.add(base)
             if base is object or is_packaged(base):
                 continue
+            if type(base) is not type:
+                self.class_of(type(base))
             self.add(ClassData(base, base.__qualname__))
             for function in _functions_of(base):
                 self.later(function, f"{base.__qualname__}.{function.__name__}")
@@ -532,6 +265,8 @@ class Reachable:
         if packaged:
             return
         names = names_of(function.__code__)
+        if names & {"environ", "putenv"}:
+            self.later(os.environ, "os.environ")
         self.add(Names(function.__globals__, "", names))
         for name in names:
             found = function.__globals__.get(name)
@@ -541,6 +276,7 @@ class Reachable:
 
 def _functions_of(kind: type) -> Iterator[types.FunctionType]:
     for value in list(vars(kind).values()):
-        found = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-        if isinstance(found, types.FunctionType):
+        kind = type(value)
+        found = value.fget if issubclass(kind, property) else value.__func__ if issubclass(kind, (staticmethod, classmethod)) else value
+        if type(found) is types.FunctionType:
             yield found

@@ -35,7 +35,7 @@ from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import CPU, Cpu, Cuda, device_of
 from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
-from .guards import Entry, Guards, Kind, entries_of
+from .guards import READ, Entry, Guards, Kind, entries_of
 from .kept import written_buffers
 from .optimizers import state_as_before
 from .options import StepOptions
@@ -563,7 +563,7 @@ def constants_now(program: Program) -> list[torch.Tensor]:
 
 def _said(entry: Entry, now: Any) -> str:
     if isinstance(now, torch.Tensor):
-        what = f"a tensor {tuple(now.shape)} of {now.dtype}" if now is not entry.value else "other numbers"
+        what = f"a tensor {tuple(now.shape)} of {now.dtype}" if now is not entry.value and entry.value is not READ else "other numbers"
     else:
         what = repr(now) if type(now) in (int, float, bool, str, type(None)) else "gone" if now is MISSING else "another object"
     return f"{entry.name} is {what} now"

@@ -31,11 +31,14 @@ def bound(function: Callable, instead: Callable) -> Callable:
 @contextlib.contextmanager
 def exchanged(*places: Place) -> Iterator[None]:
     """Within, the functions are others for this thread."""
-    before = [(holder, name, getattr(holder, name)) for holder, name, _ in places]
+    before = [(holder, name, getattr(holder, name), name in vars(holder)) for holder, name, _ in places]
     try:
-        for (holder, name, function), (_, _, instead) in zip(before, places, strict=True):
+        for (holder, name, function, _), (_, _, instead) in zip(before, places, strict=True):
             setattr(holder, name, bound(function, instead))
         yield
     finally:
-        for holder, name, function in before:
-            setattr(holder, name, function)
+        for holder, name, function, own in before:
+            if own:
+                setattr(holder, name, function)
+            else:  # it was inherited
+                delattr(holder, name)

@@ -312,7 +312,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             return loss.detach(), aux
 
         with exchange.exchanged_for(model.module, tensors):  # checkpointing runs the forward pass again in the backward one
-            return backward(shell(batch))
+            return backward(shell.forward(batch))  # hooks of all modules are not for ours
 
     def step(*flat: torch.Tensor) -> list[Any]:
         p, b = len(model.parameters), len(model.buffers)
@@ -437,7 +437,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
     try:
         _trace_with([shell], trace, inputs, options, note)
-        note.refuse_advanced()
+        note.refuse_used()
         _settle(shell, trace, batch, inputs, options, note)
     except Unsupported as refused:
         ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
@@ -472,7 +472,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             formulas = real_formulas() if options.real_formulas else contextlib.nullcontext()
             decisions.sources = lambda node: _source(node, model, externals.found)
             try:
-                with values, externals, asked_of(decisions, values.value), formulas:
+                with values, externals, externals.contents_read(), asked_of(decisions, values.value), formulas:
                     return step(*flat)
             finally:
                 trace.externals = {external.target: external for external in externals.found}
@@ -494,6 +494,9 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     except (Usage, Unsupported):
         raise
     except Exception as problem:  # whatever the user's code or PyTorch raises while it is traced
+        written = note.barred and note.barred.refusal_of_write(problem, user_place(problem))
+        if written:
+            raise written from None
         raise refusal(problem) from problem
 
 

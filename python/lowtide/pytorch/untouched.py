@@ -8,7 +8,7 @@ random streams would be there afterwards: a table of fake tensors, a counter one
     after    whether it went well, was refused or was interrupted, all of it is compared, and what differs is put back; Ctrl-C waits
 
 Contents of tensors are not changed in the first place: ops on tensors that were there before are ops of the graph (externals.py).
-What cannot be put back is refused: an iterator that loss_fn itself names before anything is traced, else one that was advanced, by name.
+What cannot be put back is kept from the user's code: in the place of iterators, queues and files lie objects that refuse (barred.py).
 Tests: tests/python/test_torch_untouched.py.
 """
 
@@ -26,9 +26,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from ..errors import Unsupported, Usage
+from ..errors import Usage
+from .barred import Barred, refusal_of
 from .entering import handlers_wait
-from .reachable import MISSING, Cell, Names, Reachable, Room
+from .hooks import OF_ALL_MODULES
+from .insides import context_apart
+from .reachable import Reachable
+from .rooms import MISSING, Room, State
 
 PLAIN = (int, float, bool, str, bytes, complex)
 SMALL = 4096  # bytes of a tensor whose contents are noted, too
@@ -149,7 +153,9 @@ class Note:
     """What can be reached from a model, a loss function and an optimizer, as it is now."""
 
     def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) -> None:
-        self.reachable = Reachable([("", model), ("loss_fn", loss_fn), *([("optimizer", optimizer)] if optimizer is not None else [])])
+        hooks = [hook for folder in OF_ALL_MODULES for hook in getattr(torch.nn.modules.module, folder).values()]
+        self.reachable = Reachable([("", model), ("loss_fn", loss_fn), *([("optimizer", optimizer)] if optimizer is not None else []),
+                                    *((f"hook {k} of all modules", hook) for k, hook in enumerate(hooks))])
         for tensor, place in self.reachable.tensors.values():
             if is_lazy(tensor):
                 name = place.name if place is not None else "a parameter of the optimizer"
@@ -157,6 +163,7 @@ class Note:
                             "optimizer, before the step is compiled")
         self.tensors = [_Tensor(tensor) for tensor, _ in self.reachable.tensors.values()]
         self.streams = Streams()
+        self.barred: Barred | None = None
         self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
 
     def changes(self) -> list[Change]:
@@ -164,7 +171,7 @@ class Note:
         return [Change(room, key, before, after) for room in self.reachable.rooms for key, before, after in _differences(room)]
 
     def put_back(self) -> None:
-        """Makes all as it was, but for iterators."""
+        """Makes all as it was."""
         for change in self.changes():
             self.touched.setdefault((id(change.room.owner), change.key), change)
         for room in self.reachable.rooms:
@@ -174,27 +181,25 @@ class Note:
             tensor.put_back()
         self.streams.put_back()
 
-    def refuse_advanced(self) -> None:
-        """Raises Unsupported for an iterator that is further than it was."""
-        for room in self.reachable.iterators:
-            if room.read() != room.seen:
-                raise Unsupported(_ITERATOR.format(room.path, type(room.owner).__name__))
+    def bar(self) -> None:
+        """Keeps what nobody could put back from the user's code. Raises Unsupported for what is handed to loss_fn with each call."""
+        self.barred = Barred(self.reachable.barred, self.reachable.read_only)
+        self.barred.close(self.reachable.rooms)
+        for thing, path in self.reachable.barred:
+            if path.startswith(("argument ", "default ")) and self.barred.missed(thing):
+                raise refusal_of(thing, path)
 
-    def check(self) -> None:
-        """Raises Unsupported for what loss_fn reads and nobody could put back."""
-        for room in self.reachable.iterators:
-            if any(entry is room.owner for direct in self.reachable.rooms if isinstance(direct, (Cell, Names))
-                   for entry in direct.seen.values()):
-                raise Unsupported(_ITERATOR.format(room.path, type(room.owner).__name__))
-
-
-_ITERATOR = ("'{}' is a {}, which a step would advance once, while it is captured, and nobody can put back; call next() outside of "
-             "loss_fn and give what it gives in the batch")
+    def refuse_used(self) -> None:
+        """Raises Unsupported if something that is barred was used, whatever became of the exception then."""
+        if self.barred is not None and self.barred.used is not None:
+            raise self.barred.used
 
 
 def _untouched(room: Room) -> bool:
     """The same entries in the same order."""
     now = room.read()
+    if isinstance(room, State):
+        return same(room.seen[""], now[""])
     return len(now) == len(room.seen) and all(map(_is, now.items(), room.seen.items()))
 
 
@@ -219,11 +224,14 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
     """Within, a step is captured and planned. Behind it all that can be reached is as it was before. Raises Unsupported for what could
     not be put back."""
     note = Note(model, loss_fn, optimizer)
-    note.check()
     try:
-        yield note
+        with context_apart():
+            note.bar()
+            yield note
     finally:
         with handlers_wait():
+            if note.barred is not None:
+                note.barred.open()
             note.put_back()
             empty_caches_of_fakes()
-    note.refuse_advanced()
+    note.refuse_used()
