@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import lowtide
-from lowtide.pytorch import guards
+from lowtide.pytorch import guards, steady
 
 
 class Net(torch.nn.Module):
@@ -209,3 +209,23 @@ def test_where_nothing_changes_no_entry_is_looked_at_by_itself(monkeypatch):
     with pytest.warns(UserWarning, match="a.forward"):
         step(batch_of(3))
     assert looks
+
+
+@pytest.mark.parametrize("of_all", [False, True], ids=["of the optimizer", "of all optimizers"])
+def test_a_hook_around_the_optimizers_step_that_is_put_in_later_is_refused(of_all):
+    model, optimizer, *_ = pair()
+    step = lowtide.compile_step(model, loss_of, optimizer, batch_of(0), effort=0.1, rehearse=False)
+    step(batch_of(0)), step(batch_of(1))
+    register = __import__("sys").modules["torch.optim.optimizer"].register_optimizer_step_post_hook if of_all else optimizer.register_step_post_hook
+    handle = register(lambda *_: None)
+    try:
+        with pytest.raises(lowtide.Unsupported, match="the optimizer has a step_post_hook, and a planned step does not call its step"):
+            step(batch_of(2))
+    finally:
+        handle.remove()
+    step(batch_of(2))
+
+
+def test_each_field_of_a_signature_is_compared():
+    assert {field for field in steady.Signature._fields if callable(getattr(steady.Steady, field, None))} | {"shapes", "spec"} == set(
+        steady.Signature._fields)

@@ -14,12 +14,13 @@ Tests: tests/python/test_torch_reentrant.py.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+
+from . import this_thread
 
 
 class Accumulated:
@@ -72,18 +73,14 @@ def traced() -> Iterator[None]:
     """Within, backward() of whatever runs in this thread (the step, a checkpoint, loss_fn itself) leaves the user's tensors alone;
     that of another thread, which trains another model meanwhile, is PyTorch's."""
     handles: list[Any] = []
-    backward, mine = torch.autograd.backward, threading.get_ident()
 
-    def kept(tensors: Any, *more: Any, **named: Any) -> None:
-        if threading.get_ident() != mine:
-            return backward(tensors, *more, **named)
+    def kept(backward: Callable, tensors: Any, *more: Any, **named: Any) -> None:
         _keep_from_users([tensors] if isinstance(tensors, torch.Tensor) else tensors, handles)
         return backward(tensors, *more, **named)
 
-    torch.autograd.backward = kept
     try:
-        yield
+        with this_thread.exchanged((torch.autograd, "backward", kept)):
+            yield
     finally:
-        torch.autograd.backward = backward
         for handle in handles:
             handle.remove()

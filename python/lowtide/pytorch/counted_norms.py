@@ -14,13 +14,14 @@ native_batch_norm's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.nn.modules import batchnorm
 
+from . import this_thread
 from .devices import Cpu, Cuda
 
 aten = torch.ops.aten
@@ -76,23 +77,17 @@ class _Share(_Count):
     """1.0 / float(count)"""
 
 
-def _as_number(value: Any) -> Any:
-    return _Count(value) if isinstance(value, torch.Tensor) else float(value)
+def _as_number(number: Callable, value: Any) -> Any:
+    return _Count(value) if isinstance(value, torch.Tensor) else number(value)
 
 
-class _Functional:
-    """torch.nn.functional, but for the norm of a share."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(functional, name)
-
-    @staticmethod
-    def batch_norm(x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
-                   training: bool = False, momentum: Any = 0.1, eps: float = 1e-5) -> torch.Tensor:
-        if not isinstance(momentum, _Share):
-            return functional.batch_norm(x, mean, var, weight, bias, training, momentum, eps)
-        functional._verify_batch_size(x.size())
-        return _Counted.apply(x, weight, bias, mean, var, momentum.tensor, eps)
+def _norm(batch_norm: Callable, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
+          training: bool = False, momentum: Any = 0.1, eps: float = 1e-5) -> torch.Tensor:
+    """torch.nn.functional.batch_norm, but for the norm of a share."""
+    if not isinstance(momentum, _Share):
+        return batch_norm(x, mean, var, weight, bias, training, momentum, eps)
+    functional._verify_batch_size(x.size())
+    return _Counted.apply(x, weight, bias, mean, var, momentum.tensor, eps)
 
 
 @contextlib.contextmanager
@@ -102,10 +97,5 @@ def counted(device: Cpu | Cuda) -> Iterator[None]:
     if device.type != "cpu":
         yield
         return
-    before = batchnorm.F
-    batchnorm.F, batchnorm.float = _Functional(), _as_number  # type: ignore[attr-defined]
-    try:
+    with this_thread.exchanged((functional, "batch_norm", _norm), (batchnorm, "float", _as_number)):
         yield
-    finally:
-        batchnorm.F = before
-        del batchnorm.float  # type: ignore[attr-defined]

@@ -12,10 +12,12 @@ What the kernel takes within the op depends on contents all the same, and may li
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from . import this_thread
 
 aten = torch.ops.aten
 _LENGTHS = "{kind} input_lengths, {kind} target_lengths"
@@ -79,26 +81,22 @@ for _name, _schema, _run, _fake, _gives in (
 
 
 MEAN = 1  # as torch.ctc_loss has reductions
-_ctc_loss = torch.ctc_loss
 
 
-def _with_mean(log_probs: Any, targets: Any, inputs: Any, lengths: Any, blank: int = 0,
+def _with_mean(ctc_loss: Callable, log_probs: Any, targets: Any, inputs: Any, lengths: Any, blank: int = 0,
                reduction: int = MEAN, zero_infinity: bool = False) -> torch.Tensor:
     """For the mean torch.ctc_loss makes a tensor of Python's lengths, which tracing cannot see."""
     if reduction != MEAN or isinstance(lengths, torch.Tensor):
-        return _ctc_loss(log_probs, targets, inputs, lengths, blank, reduction, zero_infinity)
-    losses = _ctc_loss(log_probs, targets, inputs, lengths, blank, 0, zero_infinity)
+        return ctc_loss(log_probs, targets, inputs, lengths, blank, reduction, zero_infinity)
+    losses = ctc_loss(log_probs, targets, inputs, lengths, blank, 0, zero_infinity)
     return (losses / torch.tensor(lengths, dtype=losses.dtype).clamp_min(1)).mean()
 
 
 @contextlib.contextmanager
 def traced() -> Iterator[None]:
     """Within, torch.ctc_loss takes lengths that are Python's numbers."""
-    torch.ctc_loss = _with_mean
-    try:
+    with this_thread.exchanged((torch, "ctc_loss", _with_mean)):
         yield
-    finally:
-        torch.ctc_loss = _ctc_loss
 
 
 def instead_of(func: Any, args: tuple,

@@ -26,7 +26,6 @@ import contextlib
 import linecache
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -35,7 +34,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
-from . import read_numbers
+from . import read_numbers, this_thread
 from .foretold import Foretold, Source, foretell
 
 T = TypeVar("T")
@@ -183,13 +182,10 @@ class Decisions:
 @contextlib.contextmanager
 def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iterator[None]:
     """Within, truth values that only a step knows are asked of `decisions`. `known`: what a tensor is known to hold, or None."""
-    tensor_bool, symbol_bool = torch.Tensor.__bool__, torch.SymBool.__bool__
-    mine = threading.get_ident()
-    formats = {kind: kind.__format__ for kind in (torch.SymInt, torch.SymFloat, torch.SymBool)}
 
-    def of_tensor(self: torch.Tensor) -> bool:
-        frame = sys._getframe(1)
-        if threading.get_ident() != mine or decisions.asking or self.numel() != 1 or _is_internal(frame.f_code.co_filename):
+    def of_tensor(tensor_bool: Callable, self: torch.Tensor) -> bool:
+        frame = sys._getframe(2)  # behind this_thread's
+        if decisions.asking or self.numel() != 1 or _is_internal(frame.f_code.co_filename):
             return tensor_bool(self)
         if not isinstance(self, FakeTensor):  # it was there before the step: the fake one that stands for it
             self = torch.ops.aten.alias(self)
@@ -197,8 +193,8 @@ def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iter
             return tensor_bool(self)
         return tensor_bool(self) if known(self) is not None else decisions.ask(self, frame)
 
-    def of_symbol(self: torch.SymBool) -> bool:
-        frame = sys._getframe(1)
+    def of_symbol(symbol_bool: Callable, self: torch.SymBool) -> bool:
+        frame = sys._getframe(2)
         try:
             return symbol_bool(self)
         except GuardOnDataDependentSymNode:
@@ -206,32 +202,20 @@ def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iter
                 raise
         return decisions.ask(self, frame)
 
-    def of_number(kind: type, before: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def asked(self: Any) -> Any:
-            frame, found = sys._getframe(1), None
-            if threading.get_ident() != mine or decisions.asking or _is_internal(frame.f_code.co_filename) or not _is_unknown(self, known):
+    def of_number(kind: type) -> Callable[[Callable, Any], Any]:
+        def asked(before: Callable, self: Any) -> Any:
+            frame, found = sys._getframe(2), None
+            if decisions.asking or _is_internal(frame.f_code.co_filename) or not _is_unknown(self, known):
                 return before(self)
             found = decisions.number(lambda: _of_one(self), frame, kind)
             return before(self) if found is None else found
 
         return asked
 
-    numbers = [(holder, name, getattr(holder, name)) for holder, name, _ in _NUMBERS]
-    torch.Tensor.__bool__ = of_tensor  # type: ignore[method-assign]
-    torch.SymBool.__bool__ = of_symbol  # type: ignore[method-assign]
-    for kind in formats:
-        kind.__format__ = lambda self, _: "?"  # in the words of an exception
-    for (holder, name, before), (_, _, kind) in zip(numbers, _NUMBERS, strict=True):
-        setattr(holder, name, of_number(kind, before))
-    try:
+    in_words = [(kind, "__format__", lambda *_: "?") for kind in (torch.SymInt, torch.SymFloat, torch.SymBool)]  # of an exception
+    numbers = [(holder, name, of_number(kind)) for holder, name, kind in _NUMBERS]
+    with this_thread.exchanged((torch.Tensor, "__bool__", of_tensor), (torch.SymBool, "__bool__", of_symbol), *in_words, *numbers):
         yield
-    finally:
-        torch.Tensor.__bool__ = tensor_bool  # type: ignore[method-assign]
-        torch.SymBool.__bool__ = symbol_bool  # type: ignore[method-assign]
-        for kind, before in formats.items():
-            kind.__format__ = before
-        for holder, name, before in numbers:
-            setattr(holder, name, before)
 
 
 _NUMBERS = ((torch.Tensor, "__int__", int), (torch.Tensor, "__float__", float), (torch.SymInt, "__int__", int),

@@ -361,12 +361,6 @@ def entries_of(model: torch.nn.Module, loss_fn: Callable) -> list[Entry]:
     return [*found.entries.values(), *found.methods.values()]
 
 
-def values(model: torch.nn.Module, loss_fn: Callable) -> dict[str, Any]:
-    """The plain values among the entries, by name."""
-    return {e.name: e.value for e in entries_of(model, loss_fn) if isinstance(e.value, (int, float, bool, str)) and e.key != "training"
-            and not isinstance(e.room, _Length)}
-
-
 def kind_of(value: Any) -> Any:
     """Equal where a plan that reads the tensors in it anew serves both."""
     if isinstance(value, torch.Tensor):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from ..errors import Unsupported
+from . import this_thread
 
 OF_ALL_MODULES = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
 
@@ -31,9 +31,15 @@ def _of(holder: Any, kind: str) -> list[Callable]:
     return list((getattr(holder, kind, None) or {}).values())
 
 
-def signature(model: torch.nn.Module) -> tuple:
-    """Which hooks on gradients there are: a plan holds for them."""
-    return tuple(tuple(p._backward_hooks) for p in model.parameters() if p._backward_hooks)
+def of_optimizer(optimizer: torch.optim.Optimizer) -> list[tuple[str, Callable]]:
+    """The hooks around its step(), and those around that of all optimizers, with "pre" or "post"."""
+    return [(when, hook) for when in ("pre", "post") for hook in
+            (*_of(optimizer, f"_optimizer_step_{when}_hooks"), *_of(sys.modules["torch.optim.optimizer"], f"_global_optimizer_{when}_hooks"))]
+
+
+def signature(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple:
+    """Which hooks on gradients and on the optimizer there are: a plan holds for them. Empty where there are none."""
+    return (*(tuple(p._backward_hooks) for p in model.parameters() if p._backward_hooks), *map(repr, of_optimizer(optimizer)))
 
 
 def check(parameters: dict[str, torch.nn.Parameter], trained: list[str]) -> None:
@@ -46,11 +52,9 @@ def check(parameters: dict[str, torch.nn.Parameter], trained: list[str]) -> None
 
 def check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     """Raises Unsupported for a hook around step()."""
-    for when in ("pre", "post"):
-        of_all = getattr(sys.modules["torch.optim.optimizer"], f"_global_optimizer_{when}_hooks").values()
-        for hook in (*_of(optimizer, f"_optimizer_step_{when}_hooks"), *of_all):
-            raise Unsupported(f"{_line(hook)}the optimizer has a step_{when}_hook, and a planned step does not call its step(); "
-                              f"call the hook {'before' if when == 'pre' else 'after'} step(batch)")
+    for when, hook in of_optimizer(optimizer):
+        raise Unsupported(f"{_line(hook)}the optimizer has a step_{when}_hook, and a planned step does not call its step(); "
+                          f"call the hook {'before' if when == 'pre' else 'after'} step(batch)")
 
 
 def put(name: str, parameter: torch.nn.Parameter, leaf: torch.Tensor) -> None:
@@ -84,18 +88,11 @@ def refused(module: torch.nn.Module) -> Iterator[None]:
             raise Unsupported(f"{_line(hook)}'{name}' has a hook on gradients, which the native engine makes by itself; "
                               "engine='torch' runs it")
 
-    before, mine = torch.Tensor.register_hook, threading.get_ident()
-
-    def register_hook(tensor: torch.Tensor, hook: Callable) -> Any:
-        if threading.get_ident() != mine:
-            return before(tensor, hook)
+    def register_hook(*_: Any) -> Any:
         raise NotImplementedError("a hook on a gradient; the native engine makes gradients by itself, engine='torch' runs it")
 
-    torch.Tensor.register_hook = register_hook  # type: ignore[method-assign]
-    try:
+    with this_thread.exchanged((torch.Tensor, "register_hook", register_hook)):
         yield
-    finally:
-        torch.Tensor.register_hook = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -105,12 +102,5 @@ def gradients_refused() -> Iterator[None]:
     def asked(*_: Any, **__: Any) -> None:
         raise NotImplementedError("loss_fn takes a gradient itself (a penalty on gradients, for one), which torch.export does not write down")
 
-    places = ((torch.autograd, "grad"), (torch.autograd, "backward"), (torch.Tensor, "backward"))
-    before = [getattr(holder, name) for holder, name in places]
-    for holder, name in places:
-        setattr(holder, name, asked)
-    try:
+    with this_thread.exchanged((torch.autograd, "grad", asked), (torch.autograd, "backward", asked), (torch.Tensor, "backward", asked)):
         yield
-    finally:
-        for (holder, name), function in zip(places, before, strict=True):
-            setattr(holder, name, function)

@@ -25,7 +25,7 @@ import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from . import ctc, recorded
+from . import ctc, recorded, this_thread
 from .decisions import remembered
 from .schemas import schema_writes, tensors_among
 from .ways_round import refuse_packed
@@ -131,7 +131,7 @@ def _from_default_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "generator": None}
 
 
-def _asserted(valid: torch.Tensor) -> bool:
+def _asserted(_: Callable, valid: torch.Tensor) -> bool:
     problem = ValueError("an argument of a distribution, or a sample, is not within its constraint")
     torch.ops.lowtide.demand(valid.detach().all(), remembered(problem))
     return True
@@ -140,31 +140,20 @@ def _asserted(valid: torch.Tensor) -> bool:
 @contextlib.contextmanager
 def distributions_assert() -> Iterator[None]:
     """Within, torch.distributions asserts what it decides on else."""
-    before = torch._is_all_true
-    torch._is_all_true = _asserted
-    try:
+    with this_thread.exchanged((torch, "_is_all_true", _asserted)):
         yield
-    finally:
-        torch._is_all_true = before
 
 
 @contextlib.contextmanager
 def told_to_transformers(values: KnownValues) -> Iterator[None]:
     """transformers looks into tensors whose values are known."""
     module = sys.modules.get("transformers.masking_utils")
-    before = getattr(module, "is_tracing", None)
-    if before is None:
-        yield
-        return
 
-    def is_tracing(tensor: Any = None) -> bool:
+    def is_tracing(before: Callable, tensor: Any = None) -> bool:
         if tensor is not None and values.value(tensor) is not None:
             return False
         values.unsure |= isinstance(tensor, torch.Tensor)
         return before(tensor)
 
-    module.is_tracing = is_tracing
-    try:
+    with this_thread.exchanged(*([(module, "is_tracing", is_tracing)] if hasattr(module, "is_tracing") else [])):
         yield
-    finally:
-        module.is_tracing = before

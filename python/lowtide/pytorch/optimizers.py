@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,9 +23,12 @@ from torch.optim.sgd import sgd
 
 from ..errors import Unsupported, Usage
 from . import hooks
-from .steady import same_objects
 
 KNOWN = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+
+
+def same_objects(found: list[Any], before: list[Any]) -> bool:
+    return len(found) == len(before) and all(map(operator.is_, found, before))
 
 
 def signature(optimizer: torch.optim.Optimizer) -> list[Any]:

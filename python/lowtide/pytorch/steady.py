@@ -1,14 +1,14 @@
 """What a step looks at before it runs, in as few passes as can be.
 
-A plan holds for shapes, modes, options, hooks, values (step.py: `_signature`; guards.py). Between two steps hardly ever one of them
-changes, so a step asks first whether all is as it was for the step before, in loops that Python runs in C over lists which were made
+A plan holds for shapes, modes, options, hooks, values (guards.py). Between two steps hardly ever one of them changes, so a step asks first whether all is as it was for the step before, in loops that Python runs in C over lists which were made
 then. Where one says no, the long way is taken, which makes a plan, says what is wrong, or finds that nothing is.
 
+    Signature   what a plan holds for beside the values of its guards
     Steady      whether batch, parameters, modes, optimizer and guards are those of the last step's plan
     kinds_of    shapes and types of all tensors that a step is given
     Versions    how often each of these has been written before the step, and is to have been before its first update
 
-Nothing is left out for speed: `Steady` compares all that the long way does. It is not made for what cannot be compared this way
+Nothing is left out for speed: `Steady` has one way to compare each field of `Signature`. It is not made for what cannot be compared so
 (hooks on gradients, modules that hold parameters elsewhere than in dictionaries, a process group: the long way is every step's).
 Tests: tests/python/test_torch_steady.py, test_torch_state.py.
 """
@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 
+from . import hooks
 from .batches import tensors_of
-from .devices import device_of
+from .devices import CPU, device_of
 from .guards import Guards
+from .own_step import signature
 
 _requires_grad = operator.attrgetter("requires_grad")
 _hooks_of = operator.attrgetter("_backward_hooks")
@@ -35,10 +37,6 @@ _PARAMETERS = "_parameters"
 
 def kinds_of(tensors: Iterable[torch.Tensor]) -> list[tuple]:
     return list(map(_kind_of, tensors))
-
-
-def same_objects(found: list[Any], before: list[Any]) -> bool:
-    return len(found) == len(before) and all(map(operator.is_, found, before))
 
 
 def _flat(batch: Any) -> tuple[tuple[torch.Tensor, ...], Any] | None:
@@ -56,12 +54,31 @@ def _flat(batch: Any) -> tuple[tuple[torch.Tensor, ...], Any] | None:
     return (leaves, form) if plain else None
 
 
-class Steady:
-    """What held when a plan was found, to see whether it still does. `key`: as `Step._signature` has it."""
+class Signature(NamedTuple):
+    """Equal for batches and states of the model that one plan may serve."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any, key: Any, guards: Guards,
+    shapes: tuple
+    spec: str  # what the batch is beside its tensors
+    trained: tuple[bool, ...]  # of each parameter
+    around: tuple  # what is set for the process: threads, types, autocast
+    options: str  # of the optimizer
+    hooked: tuple  # hooks on gradients and on the optimizer
+
+    @staticmethod
+    def of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, leaves: list[torch.Tensor], spec: Any) -> Signature:
+        """Raises Unsupported, and what the optimizer's step() raises."""
+        first = next((p.device for p in model.parameters()), CPU.device)
+        around = device_of(first).around() if first.type in ("cpu", "cuda") else ()  # else it is refused, by its name
+        return Signature(tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in leaves), repr(spec),
+                         tuple(p.requires_grad for p in model.parameters()), around, str(signature(optimizer)), hooks.signature(model, optimizer))
+
+
+class Steady:
+    """What held when a plan was found, to see whether it still does. `leaves` compares the batch, `holds` all else."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any, key: Signature, guards: Guards,
                  ready: Any) -> None:
-        shapes, self.spec, self.trained, self.around, self.options, _ = key
+        self.key, self.spec, shapes = key, key.spec, key.shapes
         self.shapes, self.optimizer, self.guards, self.ready = shapes, optimizer, guards, ready
         flat = _flat(batch)
         self.form = flat[1] if flat is not None else None
@@ -76,8 +93,8 @@ class Steady:
         self.first = self.parameters[0].device
 
     @staticmethod
-    def can_be(model: torch.nn.Module, key: Any) -> bool:
-        if key[-1] or not key[2]:  # hooks on gradients; no parameters
+    def can_be(model: torch.nn.Module, key: Signature) -> bool:
+        if key.hooked or not key.trained:  # there are no parameters
             return False
         kind, module = type(model), torch.nn.Module
         plain = all(getattr(kind, name) is getattr(module, name) for name in ("modules", "named_modules", "parameters", "named_parameters"))
@@ -98,16 +115,31 @@ class Steady:
             [(t.shape, t.stride(), t.dtype, t.device) == shape for t, shape in zip(leaves, self.shapes, strict=True)])
         return leaves if same else None
 
-    def holds(self, signature: Callable[[torch.optim.Optimizer], Any]) -> bool:
-        """`signature`: of an optimizer. Raises what that raises."""
-        return (list(map(len, self.folders)) == self.counts
+    def holds(self) -> bool:
+        """Raises what `Signature.of` raises."""
+        if not (list(map(len, self.folders)) == self.counts
                 and all(map(operator.is_, map(dict.get, self.within, self.names), self.held))
-                and all(map(operator.is_, map(dict.get, self.dicts, itertools.repeat(_PARAMETERS)), self.folders))
-                and tuple(map(_requires_grad, self.parameters)) == self.trained
-                and not any(map(_hooks_of, self.parameters))
-                and self.parameters[0].device == self.first and device_of(self.first).around() == self.around
-                and str(signature(self.optimizer)) == self.options
-                and self.guards.hold())
+                and all(map(operator.is_, map(dict.get, self.dicts, itertools.repeat(_PARAMETERS)), self.folders))):
+            return False
+        for holds in _FIELDS:
+            if not holds(self):
+                return False
+        return self.guards.hold()
+
+    def trained(self) -> bool:
+        return tuple(map(_requires_grad, self.parameters)) == self.key.trained
+
+    def around(self) -> bool:
+        return self.parameters[0].device == self.first and device_of(self.first).around() == self.key.around
+
+    def options(self) -> bool:
+        return str(signature(self.optimizer)) == self.key.options
+
+    def hooked(self) -> bool:
+        return not any(map(_hooks_of, self.parameters)) and not hooks.of_optimizer(self.optimizer)
+
+
+_FIELDS = [getattr(Steady, field) for field in Signature._fields if field not in ("shapes", "spec")]
 
 
 class Versions:

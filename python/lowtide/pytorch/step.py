@@ -28,21 +28,20 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
-from . import hooks, ranks
+from . import ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .beside_eager import rehearsed
 from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
-from .devices import CPU, Cpu, Cuda, device_of
+from .devices import Cpu, Cuda
 from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
 from .guards import READ, Entry, Guards, Kind, entries_of
 from .kept import written_buffers
 from .optimizers import state_as_before
 from .options import StepOptions
-from .own_step import signature
 from .planning import Planned, best_plan
 from .reachable import MISSING
-from .steady import Steady, Versions, kinds_of
+from .steady import Signature, Steady, Versions, kinds_of
 from .program import Executable, generate
 from .transfers import Transfers
 from .untouched import Note, untouched
@@ -202,22 +201,13 @@ class Step:
 
     # ---- running
 
-    def _signature(self, leaves: list[torch.Tensor], spec: BatchSpec) -> Any:
-        """What a plan holds for beside the values of its guards: shapes, and what else changes the graph or its kernels."""
-        shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in leaves)
-        trained = tuple(p.requires_grad for p in self._model.parameters())
-        first = next((p.device for p in self._model.parameters()), CPU.device)
-        around = device_of(first).around() if first.type in ("cpu", "cuda") else ()  # else it is refused, by its name
-        hooked = hooks.signature(self._model)
-        return shapes, repr(spec), trained, around, str(signature(self._optimizer)), hooked
-
     def _read(self, batch: Any) -> tuple[list[torch.Tensor], Any, tuple[Guards, _Ready] | None]:
         """The batch's tensors, what a plan for it holds for, and the plan, if there is one, with its guards; on all ranks the same.
         Raises Usage."""
 
         def read() -> tuple[list[torch.Tensor], Any, int]:
             leaves, spec = tensors_of(batch)
-            key = self._signature(leaves, spec)
+            key = Signature.of(self._model, self._optimizer, leaves, spec)
             return leaves, key, next((k for k, (guards, ready) in enumerate(self._alike.get(key, ())) if guards.hold() and _answered(ready)), -1)
 
         if self._options.data_parallel:
@@ -232,7 +222,7 @@ class Step:
         steady = self._steady
         if steady is not None:
             leaves = steady.leaves(batch)
-            if leaves is not None and steady.holds(signature) and _answered(steady.ready):
+            if leaves is not None and steady.holds() and _answered(steady.ready):
                 return leaves, steady.ready
         leaves, key, found = self._read(batch)
         if found is not None:

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported
+from . import this_thread
 from .devices import CPU, Cpu, Cuda, device_of
 
 _CPU = -1
@@ -86,17 +87,12 @@ def _from_anywhere() -> int:
     raise NotImplementedError("torch.seed() takes a seed from outside; torch.manual_seed(number) is planned")
 
 
-@contextlib.contextmanager
-def _exchanged(modules: tuple[ModuleType, ...], **instead: Callable) -> Iterator[None]:
-    """Within, PyTorch's functions of these names are others."""
-    before = [(module, name, getattr(module, name)) for module in modules for name in instead]
-    for module, name, _ in before:
-        setattr(module, name, instead[name])
-    try:
-        yield
-    finally:
-        for module, name, function in before:
-            setattr(module, name, function)
+def _exchanged(modules: tuple[ModuleType, ...], **instead: Callable) -> contextlib.AbstractContextManager[None]:
+    """Within, PyTorch's functions of these names are others, which take the same arguments."""
+    def called(function: Callable) -> Callable:
+        return lambda _, *args, **named: function(*args, **named)
+
+    return this_thread.exchanged(*((module, name, called(function)) for module in modules for name, function in instead.items()))
 
 
 @contextlib.contextmanager
@@ -158,12 +154,6 @@ def selecting_as_in_eager_mode() -> Iterator[None]:
     """Within, selective checkpoints keep what their policy says. Under a trace they would keep all and mark nodes for torch.compile's
     partitioner, and would then find the memory of a dropout's mask, which is drawn in place, changed."""
     module = torch.utils.checkpoint
-    before = getattr(module, "_is_compiling", None)
-    if before is None:
+    places = [(module, "_is_compiling", lambda *_: False)] if hasattr(module, "_is_compiling") else []
+    with this_thread.exchanged(*places):
         yield
-        return
-    module._is_compiling = lambda *_: False
-    try:
-        yield
-    finally:
-        module._is_compiling = before

@@ -8,13 +8,15 @@ function first. Tests: tests/python/test_torch_this_thread.py.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Place = tuple[Any, str, Callable]  # what holds the function, its name there, and what is called in its place
+# What holds the function, its name there (one of Python's own may be found elsewhere), and what is called in its place.
+Place = tuple[Any, str, Callable]
 
 
 def bound(function: Callable, instead: Callable) -> Callable:
@@ -31,7 +33,7 @@ def bound(function: Callable, instead: Callable) -> Callable:
 @contextlib.contextmanager
 def exchanged(*places: Place) -> Iterator[None]:
     """Within, the functions are others for this thread."""
-    before = [(holder, name, getattr(holder, name), name in vars(holder)) for holder, name, _ in places]
+    before = [(holder, name, getattr(holder, name, None) or getattr(builtins, name), name in vars(holder)) for holder, name, _ in places]
     try:
         for (holder, name, function, _), (_, _, instead) in zip(before, places, strict=True):
             setattr(holder, name, bound(function, instead))
