@@ -468,3 +468,29 @@ def test_what_eager_mode_alone_writes_is_found(kept, monkeypatch, tmp_path):
     assert ("the checksum of 'large' is " if kept else "'large' is written by eager mode alone. 'large' is as eager mode's step left it, all else ") in str(told.value)
     assert bool(large.any()) is not kept and ("Nothing was changed" in str(told.value)) is kept
     large.zero_()
+
+
+def _on_itself(module, inputs, output):
+    return output * 2
+
+
+class HooksLate(nn.Module):
+    """Puts hooks on its parts in its first forward pass, as libraries do that hand out hidden states."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.there = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 4)]), False
+
+    def forward(self, x):
+        if not self.there:
+            for part in self.parts:
+                part.register_forward_hook(_on_itself)
+                part.register_forward_hook(_on_itself, with_kwargs=False, always_call=True)
+            self.there = True
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+def test_hooks_that_the_first_step_puts_on_are_the_same_whatever_their_numbers():
+    assert compiled(HooksLate(), optimizer="sgd").rehearsal == EQUAL

@@ -37,12 +37,12 @@ from .batches import tensors_of
 from .compared import GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
 from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest
 from .optimizers import state_as_before
-from .reachable import Place
+from .reachable import MISSING, Place
 from .rooms import Set
 from .rehearsal import call_step, tensors_in
 from .rehearsed_step import Subject
 from .trace import scalar_loss
-from .untouched import Note
+from .untouched import Change, Note
 from .whole_rehearsal import walk
 
 if TYPE_CHECKING:
@@ -319,7 +319,15 @@ class _Rehearsal:
                 continue
             for k, leaf in enumerate(pytree.tree_leaves(change.after)):
                 if id(leaf) not in self.of_optimizer:
-                    yield f"'{change.name}'{f' {k}' if k else ''}", leaf
+                    yield f"'{_named(change)}'{f' {k}' if k else ''}", leaf
+
+
+def _named(change: Change) -> str:
+    """An entry's name. Hooks have numbers that count all hooks of the process: two steps put the same hook under two of them."""
+    room = change.room
+    if change.before is MISSING and "_hooks" in room.path.rpartition(".")[2] and isinstance(change.key, int):
+        return f"{room.path}[{[key for key in room.read() if key not in room.seen].index(change.key)} more]"
+    return change.name
 
 
 def _is_memory(problem: Exception) -> bool:
