@@ -200,5 +200,5 @@ def check(status: int) -> None:
 
 
 def version() -> str:
-    """Of the library, such as "0.1.0"."""
+    """The library's version, such as "0.1.0"."""
     return library().lowtide_version().decode()

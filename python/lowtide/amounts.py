@@ -19,7 +19,7 @@ _SHARE = r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?"
 
 
 def bytes_of(text: str) -> int | None:
-    """Of a size such as "1.5GiB", rounded down; None: that is none."""
+    """The bytes of a size such as "1.5GiB", rounded down; None: that is none."""
     said = re.fullmatch(r"([0-9]{1,60})(\.[0-9]{1,60})? *([A-Za-z]*)", text)
     if said is None or said[3] not in _UNITS or (said[2] and _UNITS[said[3]] == 1):
         return None

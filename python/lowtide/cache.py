@@ -31,7 +31,7 @@ def folder() -> pathlib.Path:
 
 
 def key(*parts: Any) -> str:
-    """Of an entry: what the plan depends on, and this version."""
+    """The key of an entry: what the plan depends on, and this version."""
     text = json.dumps([version(), *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 

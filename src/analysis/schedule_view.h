@@ -66,9 +66,9 @@ struct SumInProblem {
   Sum sum;
   plan::SchedValueId value;
   plan::SchedOpId begin;  // none: the first contribution is fixed, and makes the value
-  // Who contributes and could run again, were it not for the sum.
+  // The ops that contribute and could run again, were it not for the sum.
   std::vector<plan::SchedOpId> pure;
-  // Who waits for whom only because of the sum: what comes before all contributions for its
+  // The ops that wait only because of the sum: what comes before all contributions for its
   // beginning, readers for contributions.
   std::vector<std::pair<plan::SchedOpId, plan::SchedOpId>> control;
 };

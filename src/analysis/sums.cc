@@ -62,7 +62,7 @@ class SumFinder {
     return static_cast<size_t>(*place);
   }
 
-  // Who adds to this version, if nobody else sees it.
+  // The op that adds to this version, if nobody else sees it.
   std::optional<Contribution> added_to(ir::ValueId id) const {
     const ir::Value& version = graph_.value(id);
     if (version.alias != ir::Alias::kOwn || version.is_output || !version.producer.valid() ||

@@ -421,7 +421,7 @@ TEST(ViewEdit, NamesTheValueWhoseSizeIsSymbolic) {
   ASSERT_NO_FATAL_FAILURE(expect_as_from_nothing(graph, view, {}));
 }
 
-// Who reads the whole reads its pieces; none of them dies in its own reader any more.
+// An op that reads the whole reads its pieces; none of them dies in its own reader any more.
 TEST(ViewEdit, PiecesAreReadByWhoeverReadsTheWhole) {
   Network net;
   const ValueId x = net.leaf("x", {16}, Category::kInput);

@@ -40,7 +40,7 @@ Result<std::vector<std::string>> parse_levers(const char* flag, std::string_view
   return words;
 }
 
-// Who may be used. Without a flag: all.
+// The levers that may be used. Without a flag: all.
 struct Allowed {
   const char* flag = nullptr;
   std::vector<std::string> words;

@@ -43,7 +43,7 @@ struct TileRates {
   bool operator==(const TileRates&) const = default;
 };
 
-// Who says what a kernel takes that nobody measured: tiles.h for products and convolutions and the
+// The model of a kernel that nobody measured: tiles.h for products and convolutions and the
 // roofline for all else, or the roofline for all.
 enum class CostModel : uint8_t { kRoofline, kTiles };
 

@@ -93,7 +93,7 @@ class PassFinder {
     const auto& outputs = graph_.op(id).outputs;
     return !outputs.empty() && graph_.value(outputs[0]).alias == ir::Alias::kView;
   }
-  // Who makes what a view of the class shows, as far as that is in the class.
+  // The ops that make what a view of the class shows, as far as they are in the class.
   std::vector<OpId> makers_behind(OpId view) const {
     ValueId value = graph_.op(view).outputs[0];
     while (graph_.value(value).alias == ir::Alias::kView) value = graph_.value(value).base;

@@ -116,7 +116,7 @@ Status Scale::find_touches(const AxisClass& axis_class, std::span<const ViewInPa
         sums_of_[found->second].push_back(id);
     }
   }
-  // Who touches a view touches what it is a view on; from the last view to the first.
+  // An op that touches a view touches what it is a view on; from the last view to the first.
   for (auto view = views.rbegin(); view != views.rend(); ++view) {
     const auto made = value_of.find(graph_.value(graph_.op(view->op).outputs[0]).storage);
     LT_CHECK(made != value_of.end(), "a view on what the step makes");

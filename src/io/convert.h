@@ -151,7 +151,7 @@ class NodeCall {
   // parameter's or buffer's storage, if the value shows all of that storage. None: it is fed,
   // constant or made by the step, or the graph is not for training.
   std::optional<ir::ValueId> buffer(ir::ValueId id) const;
-  // Who reads the tensor of input i after this node reads `version`.
+  // Nodes that read the tensor of input i after this one read `version`.
   void renew(size_t i, ir::ValueId version);
 
   // The unwritten transposition behind an input: its source and perm.

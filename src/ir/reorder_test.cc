@@ -46,7 +46,7 @@ TEST(Reorder, WhatOverwritesWaitsForWhoReads) {
   EXPECT_EQ(before[OpId(4)], (std::vector<OpId>{OpId(2), OpId(3)}));
 }
 
-// Who reads what, by names.
+// The values that each op reads, by names.
 std::vector<std::string> contents(const Graph& graph) {
   std::vector<std::string> lines;
   for (const OpId id : graph.ops()) {

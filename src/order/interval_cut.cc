@@ -75,7 +75,7 @@ class IntervalCut {
     }
   }
 
-  // Who runs before the step takes all that it waits for with it.
+  // An op that runs before the step takes all that it waits for with it.
   void add_op(SchedOpId op) {
     const size_t from = node(position(op));
     const auto wait_for = [&](SchedOpId before) {

@@ -48,7 +48,7 @@ class GraphBuilder {
   }
 
  private:
-  // Who waits may lie in a later part, where the order of the parts serves it.
+  // An op that waits may lie in a later part, where the order of the parts serves it.
   void add_arcs(OpId from, std::span<const OpId> to) {
     for (const OpId op : to) {
       const OpId local = local_[op];

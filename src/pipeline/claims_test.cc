@@ -246,7 +246,7 @@ ir::Graph states_on_the_way(Rng& rng, int layers) {
   return graph;
 }
 
-// Who reads a version that an op made by overwriting runs after it, every time.
+// An op that reads a version which an op made by overwriting runs after it, every time.
 TEST(Claims, OfStepsThatReadWhatTheyOverwroteAreWhatTheVerifierShows) {
   int certified = 0;
   for (uint64_t seed = 1; seed <= 24; ++seed) {

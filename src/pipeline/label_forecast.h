@@ -43,7 +43,7 @@ class LabelForecast {
   LabelForecast(const LabelProblem& problem, const CutStep& labels, const fission::Scaled& scaled,
                 const remat::CutBoundResult& cut);
 
-  // Likewise without recompute, of an order of the problem that misses the budget.
+  // The same without recompute, of an order of the problem that misses the budget.
   LabelForecast(const LabelProblem& problem, const CutStep& labels, const fission::Scaled& scaled,
                 const std::vector<plan::SchedOpId>& order, const plan::ScheduleProfile& profile,
                 int64_t budget_bytes);

@@ -50,7 +50,7 @@ uint64_t hash_of(const CutStep& cut) {
   return hash_of(words);
 }
 
-// Who reads what may be judged as a view reads what it is a view on. From the last to the first, as
+// An op that reads a view may be judged as one of what that shows. From the last to the first, as
 // one may be of another. One that the graph has as a view, whose result the step hands out, or
 // whose operand it overwrites (readers would have to come before that) stays what it is, and is
 // taken from the list. What is a piece of a join is taken over by none. Labels under which it is a

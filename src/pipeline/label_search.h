@@ -157,7 +157,7 @@ Result<std::vector<Candidate>> even_candidates(const ir::Graph& step,
 // levels that do, of as many states as a search without moves has.
 Result<std::vector<Candidate>> rough_within(const ir::Graph& step, const OptimizeOptions& options,
                                             const LabelSearchTuning& tuning = {});
-// Likewise of the whole step alone; empty where the search finds none.
+// The same of the whole step alone; empty where the search finds none.
 Result<std::vector<Candidate>> whole_within(const ir::Graph& step, const OptimizeOptions& options,
                                             const LabelSearchTuning& tuning = {});
 

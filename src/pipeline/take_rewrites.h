@@ -59,9 +59,9 @@ std::vector<std::string> all_rewrites();
 // Those that run only where they are asked for, and that `options` neither ask for nor refuse. What
 // runs by default in parts or in blocks is not among them.
 std::vector<std::string> open_rewrites(const OptimizeOptions& options);
-// Likewise those that are of use only with a cut along an axis that they make divisible.
+// The same of those that are of use only with a cut along an axis that they make divisible.
 std::vector<std::string> freeing_rewrites(const OptimizeOptions& options);
-// Likewise those that run by default in parts, but not where the options have cuts alone.
+// The same of those that run by default in parts, but not where the options have cuts alone.
 std::vector<std::string> rewrites_of_parts(const OptimizeOptions& options);
 
 // Of these, those that make the step of these options faster, or its peak in the given order lower.

@@ -90,7 +90,7 @@ struct Trials {
   bool is_within(std::optional<double> seconds_at_most) const {
     return best && seconds_at_most && seconds() <= *seconds_at_most;
   }
-  // Than each op once, of the step in one part.
+  // Whether it is slower than each op once, of the step in one part.
   bool is_slower_than_once(double share) const {
     const double whole =
         best->whole_seconds > 0 ? best->whole_seconds : best->plan.claims.once_seconds;

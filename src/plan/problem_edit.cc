@@ -102,7 +102,7 @@ void ProblemEdit::exchange(ValueWas& was) {
   std::swap(slot, was.state);
   enter(true);
   unchecked_values_.insert(was.id);
-  // Who no longer reads or makes it may still have an in-place pair with it.
+  // An op that no longer reads or makes it may still have an in-place pair with it.
   if (was.state) {
     unchecked_ops_.insert(was.state->producer);
     for (const SchedOpId reader : was.state->readers)

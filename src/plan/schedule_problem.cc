@@ -24,7 +24,7 @@ tl::unexpected<Error> bad(std::string message) {
 constexpr double kMaxSeconds = 1e12;  // so that sums stay finite
 constexpr size_t kMostLinks = 255;
 
-// Who reads and who overwrites `what`, a value or resident.
+// Checks the ops that read and overwrite `what`, a value or resident.
 Status check_uses(const ScheduleProblem& problem, const std::string& what,
                   const std::vector<SchedOpId>& readers, const std::vector<SchedOpId>& writers) {
   for (size_t i = 0; i < readers.size(); ++i) {

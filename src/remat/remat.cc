@@ -171,7 +171,7 @@ class Solve {
   }
 
   // One moment is also a start. With a link, several are the business of who adds transfers.
-  // Who wants to claim it needs none where a start already takes no longer than each op once.
+  // A claim needs no bound where a start already takes no longer than each op once.
   void ask_for_bound(const std::vector<SchedOpId>& order) {
     const bool wanted = options_.bound && options_.cut_bound && !fits_once_;
     TimeBoundOptions asked = asked_by_search(wanted ? options_.bound : std::nullopt, left());

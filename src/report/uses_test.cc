@@ -1,4 +1,4 @@
-// Who makes and reads what, and how it is treated, in plans by hand.
+// The ops that make and read each value, and how it is treated, in plans by hand.
 #include "report/uses.h"
 
 #include <gtest/gtest.h>

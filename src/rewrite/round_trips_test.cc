@@ -215,7 +215,7 @@ TEST(RoundTrips, WhatIsWrittenIntoAWholeStays) {
   EXPECT_EQ(w.applied().changed, 0);
 }
 
-// Who reads what is overwritten has to run before that; a copy may be read later.
+// An op that reads what is overwritten has to run before that; a copy may be read later.
 TEST(RoundTrips, CopiesOfWhatIsOverwrittenStay) {
   for (const bool are_read_first : {false, true}) {
     Trips w;

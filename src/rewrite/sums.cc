@@ -78,7 +78,7 @@ class SumOrder {
     return before;
   }
 
-  // Who makes a value: of a sum, all who contribute.
+  // The ops that make a value: of a sum, all that contribute.
   void add_makers(ValueId id, std::set<OpId>& before) const {
     const OpId maker = old_.value(id).producer;
     if (!maker.valid()) return;

@@ -216,7 +216,7 @@ def _command(build: list[str], kind: str, target: pathlib.Path) -> list[str]:
 
 
 def _name(kind: str) -> str:
-    """Of the library in the cache."""
+    """The name of the library in the cache."""
     sources = (_source(kind), FOLDER / "planned_addresses.h", FOLDER / "python_frames.h")
     text = b"".join(source.read_bytes() for source in sources) + f"{torch.__file__} {sys.version}".encode()
     return f"{kind}-allocator-torch-{torch.__version__}-{hashlib.sha256(text).hexdigest()[:16]}.so"

@@ -141,7 +141,7 @@ def _its_dim(r: Reader) -> list[int] | None:
 
 
 def _its_dims(r: Reader) -> list[int] | None:
-    """Of a roll without dimensions, which goes over their borders, none is known."""
+    """No axis of a roll without dimensions, which goes over their borders, is known."""
     return list(r.named("dims")) or None
 
 
@@ -211,13 +211,13 @@ def _samples(reduced: int = 0) -> Callable[[Reader], Row | None]:
     return row
 
 
-# Of calls by samples the arguments that have them, by name; all others are whole.
+# The arguments of calls by samples that have them, by name; all others are whole.
 _BY_SAMPLES = {"input", "self", "grad_output", "grad_out", "out", "indices", "mean", "rstd", "save_mean", "query", "key", "value",
                "logsumexp", "output", "grid"}
 
 
 def _one_a_sample(r: Reader, place: int) -> bool:
-    """Of an attention's mask: there is one for each sample."""
+    """Whether an attention has one mask for each sample."""
     mask, query = r.inputs[place].shape, r.inputs[0].shape
     return len(mask) == len(query) and mask[0] == query[0] > 1
 
@@ -293,7 +293,7 @@ def _nll_each(r: Reader) -> Row | None:
 
 
 def _loss(r: Reader) -> Row | None:
-    """Of two values of one shape; a sum adds up. A mean is taken apart before (means.py)."""
+    """The row of a loss of two values of one shape; a sum adds up. A mean is taken apart before (means.py)."""
     words = _said(_names(r.rank()))
     each = pointwise(r) if r.named("reduction") == 0 else None
     alike = r.named("reduction") == 2 and all(t.shape == r.inputs[0].shape for t in r.inputs)

@@ -139,7 +139,7 @@ class Barred:
             held.flags.writeable = True
 
     def refusal_of_write(self, problem: Exception, place: str) -> Unsupported | None:
-        """Of an array that is read only."""
+        """The refusal where an array that is read-only was written."""
         if not self.arrays or not isinstance(problem, ValueError) or "read-only" not in str(problem):
             return None
         return Unsupported(f"{place and place + ': '}an array of numpy is written, which a step would do once, while it is captured; a tensor in its "

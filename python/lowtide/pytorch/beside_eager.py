@@ -124,7 +124,7 @@ def _budget(step: Step) -> int:
 
 
 class _Rehearsal:
-    """Of one step on one batch."""
+    """The rehearsal of one step on one batch."""
 
     def __init__(self, step: Step, subject: Subject, batch: Any) -> None:
         self.step, self.subject = step, subject
@@ -233,7 +233,7 @@ class _Rehearsal:
         seen.end()
 
     def _see_gradients(self, seen: Any, trained: dict[str, torch.Tensor]) -> None:
-        """Of eager mode. Where they are the plan's but for rounding, the update takes the plan's."""
+        """Sees the gradients of eager mode. Where they are the plan's but for rounding, the update takes the plan's."""
         if self.subject.native:
             return
         for name, p in trained.items():
@@ -280,7 +280,7 @@ class _Rehearsal:
             seen.see(f"{name}, newly set,", value)
 
     def _see_moves(self, seen: Any) -> None:
-        """Of parameters under the native engine."""
+        """Sees how parameters moved under the native engine."""
         subject, model = self.subject, self.subject.model
         if isinstance(seen, Left):
             for name in subject.updates.groups:

@@ -49,7 +49,7 @@ class Left:
 
 
 def token(value: Any) -> Any:
-    """Of what is no tensor: equal where nobody could tell the difference; objects are compared by their class alone."""
+    """Whether two things that are no tensors are equal where nobody could tell the difference; objects are compared by their class alone."""
     return value if type(value) in PLAIN or type(value) is tuple or value is None else type(value)
 
 

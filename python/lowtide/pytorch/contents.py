@@ -47,7 +47,7 @@ def smallest(found: list[Any], most: int) -> list[Any]:
 
 
 class Contents:
-    """Of some plain tensors, as they are now. `note`: of all that can be reached, made at the same moment."""
+    """The contents of some plain tensors, as they are now. `note`: of all that can be reached, made at the same moment."""
 
     def __init__(self, note: Note, tensors: Iterable[torch.Tensor]) -> None:
         self.note, self.lost = note, []  # the second: names of larger tensors that somebody has written

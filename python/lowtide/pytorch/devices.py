@@ -56,7 +56,7 @@ class Cpu:
         return torch.empty(size, dtype=torch.uint8)
 
     def digest(self, whole: torch.UntypedStorage) -> bytes:
-        """Of the bits of all bytes."""
+        """A checksum of the bits of all bytes."""
         contents = (ctypes.c_char * whole.nbytes()).from_address(whole.data_ptr()) if whole.nbytes() else b""
         return hashlib.blake2b(contents, digest_size=16).digest()
 

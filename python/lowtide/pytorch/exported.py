@@ -154,7 +154,7 @@ def _check(program: ExportedProgram, outputs: list[str]) -> None:
 
 
 def _tie(program: ExportedProgram, shell: _Shell) -> None:
-    """Of names that are one parameter the first is kept."""
+    """The first of the names that are one parameter is kept."""
     signature = program.graph_signature
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     specs = {spec.target: spec for spec in signature.input_specs if spec.target is not None}

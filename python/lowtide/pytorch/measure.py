@@ -45,7 +45,7 @@ class Allocation:
 
 @dataclass
 class Measured:
-    """Of the first run and of a rerun in the same step. Without an allocator nothing is known of memory."""
+    """The costs of the first run and of a rerun in the same step. Without an allocator nothing is known of memory."""
 
     seconds: float
     first: list[Allocation] = field(default_factory=list)
@@ -220,7 +220,7 @@ def _try_in_place(program: Program, unit: Unit, drawn: Given) -> None:
 
 
 def digest(tensor: torch.Tensor) -> bytes:
-    """Of the bits, as they lie: it takes the place of a tensor that would be kept for comparing."""
+    """A checksum of the bits, as they lie: it takes the place of a tensor that would be kept for comparing."""
     whole = tensor.untyped_storage()
     if whole.nbytes() != tensor.nbytes:
         tensor = tensor.contiguous()
@@ -386,7 +386,7 @@ def note_layout(program: Program, unit: Unit, base: int, made: Made) -> bool:
 
 
 def keep_in_place(units: list[Unit], measured: list[Measured]) -> None:
-    """Of each unit the forms in place that its kind was found to have."""
+    """The forms in place that the kind of each unit was found to have."""
     for unit, found in zip(units, measured, strict=True):
         kept = {operands(unit)[i] for i in found.in_place}
         unit.in_place = {s: form for s, form in unit.in_place.items() if s in kept}

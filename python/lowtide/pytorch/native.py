@@ -200,7 +200,7 @@ class NativeStep(Step):
 
     @staticmethod
     def _places(exported: Exported, given: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Of the values that are there before the step those that are PyTorch's tensors of floats."""
+        """The values that are there before the step and are PyTorch's tensors of floats."""
         for value in given.values():
             if not value.dtype.startswith(("f", "bf")):
                 continue

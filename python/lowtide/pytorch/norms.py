@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 
 def squares_about(x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-    """Of each channel the sum of (x - mean)**2."""
+    """The sum of (x - mean)**2 of each channel."""
     own, variance = aten.batch_norm_update_stats.default(x, None, None, 0.0)
     return (variance + (own - mean) ** 2) * (x.numel() // x.shape[1])
 

@@ -89,7 +89,7 @@ class StepOptions:
         return labels_of(self.split)
 
     def moving(self) -> dict[str, Any]:
-        """Of slow memory, as lowtide_plan_make takes it. Raises Usage."""
+        """The text of slow memory, as lowtide_plan_make takes it. Raises Usage."""
         return moving(self.swap, self.link)
 
     def planning(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class StepOptions:
         return {"allow": "recompute,reorder", **self.moving(), **self.searching()}
 
     def searching(self) -> dict[str, Any]:
-        """Of these what does not say which levers there are."""
+        """The options among these that do not say which levers there are."""
         found: dict[str, Any] = {"effort": self.effort}
         if isinstance(self.budget, int):
             found["budget_bytes"] = self.budget
@@ -136,7 +136,7 @@ def _word(*words: str) -> _Check:
 
 
 def _is_room(swap: Any) -> bool:
-    """Of slow memory: "host", "host=2GiB"."""
+    """Whether a text names slow memory: "host", "host=2GiB"."""
     said = re.fullmatch(r"host(?:=(.*))?", swap) if isinstance(swap, str) else None
     return said is not None and (said[1] is None or bool(bytes_of(said[1])))
 

@@ -90,7 +90,7 @@ def updates_of(optimizer: torch.optim.Optimizer,
 
 
 class OwnUpdates(Updates):
-    """Of an optimizer that no other file knows."""
+    """The updates of an optimizer that no other file knows."""
 
     def __init__(self, optimizer: torch.optim.Optimizer,
                  parameters: dict[str, torch.nn.Parameter]) -> None:

@@ -51,7 +51,7 @@ class Named:
 
 
 def _rows(part: int, shape: tuple[int, ...], count: int) -> Named:
-    """Of a tensor without gaps the part of its rows, in that shape."""
+    """A part of the rows of a tensor without gaps, in that shape."""
     return Named(lambda t: t.view(count, *shape)[part], f"rows {shape} of {count}")
 
 
@@ -113,7 +113,7 @@ def _embedding_lines(begin: int, count: int) -> Named:
 
 
 class _How(NamedTuple):
-    """Of a call in parts: the operands that are cut, and whether its result is cut or summed."""
+    """A call in parts: the operands that are cut, and whether its result is cut or summed."""
 
     operands: tuple[int, ...]
     result: str
@@ -144,7 +144,7 @@ class _Region:
     # ---- shapes
 
     def shape(self, tensor: int) -> tuple[int, ...] | None:
-        """Of a part; None where rows cannot be told apart. A row, which is the last dimension, stays whole."""
+        """The shape of a part; None where rows cannot be told apart. A row, which is the last dimension, stays whole."""
         like = self.program.tensors[tensor]
         count, found = self.count, list(like.shape)
         if not _dense(like.shape, like.stride):

@@ -159,13 +159,13 @@ def there(captured: Captured) -> dict[int, torch.Tensor]:
 
 
 def _counted(captured: Captured, options: StepOptions) -> int:
-    """Of what the step keeps the bytes that are in its graph."""
+    """The bytes of what the step keeps that are in its graph."""
     return kept_bytes(captured.program, captured.units) if options.swap is None else 0
 
 
 def _keys(captured: Captured, title: str, options: StepOptions, levers: dict[str, Any],
           memory: Allocator | None) -> tuple[str, str]:
-    """Of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
+    """The keys of what is measured and of the plan: the graph, its constants, the versions and the machine; the options."""
     bare = write_graph(captured.program, captured.units, None, title, _counted(captured, options))
     measured = measured_key(captured.program.device, bare, captured.units, signature(captured.updates.optimizer),
                             None if memory is None else memory.collections is not None)
@@ -176,7 +176,7 @@ _FORMAT = 5  # of the rows that are kept
 
 
 def measured_key(device: Cpu | Cuda, bare: GraphText, units: list[Unit], *more: Any) -> str:
-    """Of what was measured of a graph: its ops with their constants, the versions and the machine."""
+    """The key of what was measured of a graph: its ops with their constants, the versions and the machine."""
     lines = [repr((c.name, c.args, sorted(c.kwargs.items()))) for u in units for c in u.calls]
     return cache.key(_FORMAT, bare.question(), lines, device.machine(), *more)
 
@@ -361,7 +361,7 @@ def _seconds(planned: Planned) -> float:
 
 def _fastest(whole: Planned, kinds: list[list[Planned]], title: str, options: StepOptions,
              known: dict[str, Measured]) -> Planned:
-    """Of the whole step and, of each kind of parts, those that need least: the fastest within the budget; where that is
+    """The fastest plan within the budget, of the whole step and those of each kind of parts that need least; where the budget is
     "floor", the smallest. What needs least without a budget need not reach the lowest one."""
     parted = [planned for made in kinds for planned in sorted(made, key=lambda planned: planned.plan.arena_bytes)[:2]]
     found: list[Planned] = []

@@ -199,7 +199,7 @@ class _Generator:
 
 
 def given_names(program: Program, homes: Container[int] = ()) -> list[str]:
-    """Of what the code is given: tensors, then the random stream's state, if the step draws. A tensor of `homes` goes by
+    """The names of what the code is given: tensors, then the random stream's state, if the step draws. A tensor of `homes` goes by
     another name, as its own is that of the copy in the arena."""
     tensors = [f"{'g' if program.tensors[t].storage in homes else 't'}{t}" for t in program.given]
     states = [s.id for s in program.storages if s.base < 0 and s.role != MADE]

@@ -117,7 +117,7 @@ def _(gradient: torch.Tensor) -> torch.Tensor:
 
 
 class Averages:
-    """Of the step that runs: how many have been reduced."""
+    """The gradients of the step that runs: how many have been reduced."""
 
     done = 0
 
@@ -268,7 +268,7 @@ def _forget_meshes() -> None:
 
 
 def bytes_of(plan: Plan) -> bytes:
-    """Of its file."""
+    """The bytes of its file."""
     with tempfile.TemporaryDirectory() as folder:
         plan.save(pathlib.Path(folder) / "plan.lt")
         return (pathlib.Path(folder) / "plan.lt").read_bytes()

@@ -272,7 +272,7 @@ def refuse_by_its_form(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _apart(value: Any) -> Any:
-    """Of an attribute or option what a rehearsed step may change."""
+    """What a rehearsed step may change of an attribute or option."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     return copy.copy(value) if type(value) in (list, dict, set) else value

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """Of one plan of a step."""
+    """What there is to know of one plan of a step."""
 
     native, draws, exact, why = False, False, True, ""
 

@@ -62,7 +62,7 @@ class _Whole(Exception):  # noqa: N818: no error, an answer
 
 @dataclass(frozen=True)
 class _Piece:
-    """Of the result `out` of op `op`: what its part makes."""
+    """What a part makes of the result `out` of op `op`."""
 
     op: int
     out: int
@@ -203,7 +203,7 @@ class _Lowering:
         return [o for o in self.question.calls[number].outs if o is not None][out]
 
     def want(self, tensor: int) -> None:
-        """Of a view what it shows."""
+        """What a view shows."""
         while self.program.tensors[tensor].recipe is not None:
             tensor = next(self.program.tensors[tensor].recipe.tensors())
         self.wanted.add(tensor)
@@ -290,7 +290,7 @@ class _Lowering:
         return self.views[key]
 
     def arguments(self, number: int, op: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Of a part: its operands in the places of the call's."""
+        """The operands of a part in the places of the call's."""
         call, row = self.question.calls[number], self.question.rows[number]
         # A part of rows of pixels has other pads than the whole, which PyTorch's call would not know.
         if any(op["attrs"].get(name) != value for name, value in row.attrs.items() if name in FIXED):

@@ -49,7 +49,7 @@ from .untouched import Note, untouched
 
 @dataclass
 class Memory:
-    """Of the last step: where its allocations went. `beside` is 0 where every one had its planned address."""
+    """Where the allocations of the last step went. `beside` is 0 where every one had its planned address."""
 
     arena_bytes: int = 0  # for what the step makes; parameters, buffers, state and batch lie in PyTorch's own memory
     resident_bytes: int = 0  # these, and what is kept; arena and residents together are the plan's arena_bytes
@@ -135,7 +135,7 @@ class Step:
 
     @property
     def plan(self) -> Plan:
-        """Of the last batch's shape."""
+        """The plan for the last batch's shape."""
         return self._now.planned.plan
 
     @property
@@ -154,7 +154,7 @@ class Step:
 
     @property
     def coupled(self) -> list[str]:
-        """Of a step in parts along its samples the calls that need all parts of an operand at once, and where they stand."""
+        """The calls of a step in parts along its samples that need all parts of an operand at once, and where they stand."""
         return self._now.planned.captured.coupled
 
     @property
@@ -525,7 +525,7 @@ class Step:
 
 
 def _watched(program: Program, code: Executable) -> list[tuple[int, int, str]]:
-    """Of all that is there before the step: its place, what the step itself adds to the count that PyTorch keeps of its writes, and its
+    """All that is there before the step: its place, what the step itself adds to the count that PyTorch keeps of its writes, and its
     name. Where several tensors lie in one storage that the step writes, it is not known whose count grows; what a forward pass adds to
     a parameter is the kernel's choice (an embedding with max_norm writes row by row)."""
     found = []

@@ -136,7 +136,7 @@ _NUMBERS = {torch.SymInt: (int, torch.int64), torch.SymFloat: (float, torch.floa
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor | None:
-    """Of a number that the step computes. What Python alone knows is no output."""
+    """A tensor of a number that the step computes. What Python alone knows is no output."""
     return torch.scalar_tensor(leaf, dtype=_NUMBERS[type(leaf)][1]) if type(leaf) in _NUMBERS else None
 
 
@@ -373,7 +373,7 @@ _PLACE = re.compile(r"(?:([^:/]*): )?([^:]+):(\d+): ")
 
 
 def module_and_source(place: str) -> tuple[str, str]:
-    """Of "module: folders/folder/file.py:line: code": module, and "folder/file.py:line", as src/io/source_line.h has it
+    """The parts of "module: folders/folder/file.py:line: code": module, and "folder/file.py:line", as src/io/source_line.h has it
     (what lies below site-packages, of other files the last folder). What the place does not say is ""."""
     found = _PLACE.match(place)
     if found is None:  # a module alone, or words

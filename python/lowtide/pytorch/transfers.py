@@ -64,7 +64,7 @@ class Layout(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Of a storage that is there before the step: the bytes that one of its tensors shows, gaps included."""
+    """The bytes that one of the tensors of a storage from before the step shows, gaps included."""
 
     offset: int
     bytes: int

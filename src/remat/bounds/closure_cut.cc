@@ -209,7 +209,7 @@ void record(const OpBound& bound, CutBoundResult& result) {
   result.capacity_bytes = bound.capacity();
 }
 
-// Than each op once.
+// The bound of a schedule that runs each op once.
 CutBoundResult nothing_more(const StepGraph& graph) {
   CutBoundResult result;
   result.lower_bound_seconds = graph.bound_seconds(graph.once_ticks);

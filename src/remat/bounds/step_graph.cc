@@ -19,7 +19,7 @@ Arcs turned(const Lists<SchedOpId, SchedOpId>& lists, size_t keys, size_t items)
   return arcs;
 }
 
-// Who must run before whom, ascending, each once: sorted by counting, as graphs of this kind are
+// Pairs of ops in their order, ascending, each once: sorted by counting, as graphs of this kind are
 // made by the thousand (pipeline/label_search.h).
 Arcs all_arcs(const plan::ScheduleProblem& problem) {
   Arcs arcs;
