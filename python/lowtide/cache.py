@@ -72,7 +72,7 @@ def store_rows(name: str, rows: list) -> None:
         path = folder() / "measured" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
-            json.dump({"key": name, "digest": _digest_of(rows), "rows": rows}, made)
+            made.write(json.dumps({"key": name, "digest": _digest_of(rows), "rows": rows}))  # json.dump goes by Python's own encoder
         pathlib.Path(made.name).replace(path)
 
 

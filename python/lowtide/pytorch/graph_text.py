@@ -21,7 +21,10 @@ DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torc
 
 
 def _quoted(text: str) -> str:
-    plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
+    if text.isascii() and text.isprintable():
+        plain = text
+    else:
+        plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
