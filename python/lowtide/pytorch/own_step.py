@@ -20,6 +20,7 @@ optimizer's own state (`on_itself`). Tests: tests/python/test_torch_optimizers.p
 from __future__ import annotations
 
 import contextlib
+import operator
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,10 +29,10 @@ import torch
 
 from ..errors import Unsupported
 from . import hooks, optimizers
+from .called_step import call_step
 from .optimizers import KNOWN, KnownUpdates, Updates
 from .rehearsal import (
     State,
-    call_step,
     first_state,
     kept_sequences,
     leaf_like,
@@ -87,6 +88,12 @@ def updates_of(optimizer: torch.optim.Optimizer,
         return KnownUpdates(optimizer, parameters)
     hooks.check_optimizer(optimizer)
     return (WholeUpdates if _is_whole(optimizer) else OwnUpdates)(optimizer, parameters)
+
+
+def _are(state: State | None, tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Whether the tensors of a plain state are these, in this order."""
+    found = [entry for entry in state.values() if isinstance(entry, torch.Tensor)] if state else []
+    return len(found) == len(tensors) and all(map(operator.is_, found, tensors))
 
 
 class OwnUpdates(Updates):
@@ -148,37 +155,36 @@ class OwnUpdates(Updates):
                   given: tuple[torch.Tensor, ...]) -> bool:
         """step() on the parameter and its state as they are, without stand-ins for these. False where it needs them, and
         nothing was done: it writes gradients, exchanges the parameter's tensor, or its state is not plain or not there."""
-        found, state = self.rehearsal, self.optimizer.state.get(p)
+        found, states = self.rehearsal, self.optimizer.state
+        state = states.get(p)
         if found.spoils or found.exchanges or not (state or not given) or (not state and name in self.behind_first):
             return False
-        tensors = [entry for entry in state.values() if isinstance(entry, torch.Tensor)] if state else []
-        if len(tensors) != len(given) or any(a is not b for a, b in zip(tensors, given, strict=True)):
+        if not _are(state, given):
             return False
         alone = self.alone.get(name)
-        if alone is None or alone.state is not self.optimizer.state:
+        if alone is None or alone.state is not states:
             alone = self.alone[name] = stand_in(self.optimizer, [{}], {})
-            alone.state = self.optimizer.state
-        alone.param_groups[0].update(self.group(name))
-        alone.param_groups[0]["params"] = [p]
+            alone.state = states
+        group = alone.param_groups[0]
+        group.update(self.group(name))
+        group["params"] = [p]
         before = p.grad
         p.grad = gradient
         try:
             call_step(alone)
         finally:
             p.grad = before
-        after = self.optimizer.state.get(p)
-        if after:
+        after = states.get(p)
+        if after and not _are(after, given):
             now = [key for key, entry in after.items() if isinstance(entry, torch.Tensor)]
-            if len(now) != len(given):
-                self.optimizer.state[p] = self.settled(after, list(given), list(given))
+            fits = len(now) == len(given) and all((after[key].shape, after[key].dtype) == (own.shape, own.dtype)
+                                                  for key, own in zip(now, given, strict=True))
+            if not fits:
+                states[p] = self.settled(after, list(given), list(given))
                 return True
             for key, own in zip(now, given, strict=True):
-                if after[key] is own:
-                    continue
-                if (after[key].shape, after[key].dtype) != (own.shape, own.dtype):
-                    self.optimizer.state[p] = self.settled(after, list(given), list(given))
-                    return True
-                after[key] = own.copy_(after[key])
+                if after[key] is not own:
+                    after[key] = own.copy_(after[key])
         return True
 
     def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor,

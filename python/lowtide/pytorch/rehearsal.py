@@ -33,6 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import Unsupported
 from . import frozen
+from .called_step import call_step
 from .schemas import schema_writes
 
 SIDE = 3  # the longest of a small copy
@@ -48,12 +49,6 @@ def stand_in(optimizer: torch.optim.Optimizer, groups: list[dict],
     made.__dict__.update({key: value for key, value in vars(optimizer).items() if key != "step"})
     made.param_groups, made.state = groups, collections.defaultdict(dict, state)
     return made
-
-
-def call_step(optimizer: torch.optim.Optimizer) -> None:
-    """step(), without the profiler's name for it."""
-    step = type(optimizer).step
-    (step.__wrapped__ if getattr(step, "hooked", False) else step)(optimizer)
 
 
 def leaf_like(like: torch.nn.Parameter, data: torch.Tensor,

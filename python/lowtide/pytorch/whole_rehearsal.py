@@ -26,7 +26,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..errors import Unsupported
-from .rehearsal import call_step, leaf_like, name_of, streams_as_before
+from .called_step import call_step
+from .rehearsal import leaf_like, name_of, streams_as_before
 
 COPIED = 1 << 24  # bytes of all parameters up to which they are copied
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type, torch.dtype, torch.device)

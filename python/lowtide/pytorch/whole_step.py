@@ -22,7 +22,8 @@ from typing import Any
 import torch
 
 from .optimizers import Updates
-from .rehearsal import State, call_step
+from .called_step import call_step
+from .rehearsal import State
 from .whole_rehearsal import state_bytes_of
 
 
