@@ -59,7 +59,8 @@ def kinds():
                                                                                      lambda: VARIABLE.set(types.SimpleNamespace(rate=6.0))),
         "metaclass": (lambda: Config.scale, lambda: setattr(Config, "base", Config.base + 1)),
         "property of a metaclass": (lambda: Config.scale, lambda: setattr(Settings, "scale", property(lambda cls: cls.base * 7))),
-        "tolist": (lambda: r.weights.tolist()[1], lambda: r.weights.add_(1)), "numpy": (lambda: float(r.weights.numpy().max()), lambda: r.weights.mul_(3)),
+        "tolist": (lambda: r.weights.tolist()[1], lambda: r.weights.add_(1)), "tolist of rows": (lambda: r.matrix.tolist()[1][0], lambda: r.matrix.add_(1)),
+        "numpy": (lambda: float(r.weights.numpy().max()), lambda: r.weights.mul_(3)),
         "asarray": (lambda: float(np.asarray(r.large)[5]), lambda: r.large.zero_()), "np.ravel": (lambda: float(np.ravel(r.matrix)[0]), lambda: r.matrix.fill_(4)),
         "tensor put anew": (lambda: sum(r.weights.tolist()), setting(r, "weights", torch.tensor([5.0, 6.0]))), "item": (lambda: r.large[:1].sum().item()
                                                                                                                 if r.large.dim() == 2 else r.weights.tolist()[0],
@@ -141,6 +142,16 @@ def test_the_environment_is_as_before_and_a_step_that_writes_it_is_refused():
     with pytest.raises(lowtide.Unsupported, match="'os.environ' is changed by the forward pass"):
         compiled(loss_fn)
     assert NAME not in os.environ and os.getenv(NAME) is None
+
+
+@pytest.mark.parametrize("engine", ["torch", "native"])
+def test_memory_that_is_shown_to_another_library_is_refused(engine):
+    weights = torch.tensor([1.0, 2.0])
+    model = nn.Linear(4, 4)
+    with pytest.raises(lowtide.Unsupported, match="a tensor's memory is handed to another library by DLPack"):
+        lowtide.plan(model, lambda m, b: m(b).square().mean() * float(np.from_dlpack(weights)[1]), torch.optim.SGD(model.parameters(), lr=0.1),
+                     torch.ones(2, 4), engine=engine)
+    assert np.from_dlpack(weights)[1] == 2
 
 
 def test_what_is_written_through_an_array_that_shows_a_tensor_is_eager_modes():

@@ -92,6 +92,17 @@ def _is_internal(path: str) -> bool:
     return path.startswith(_OURS)
 
 
+def memory_hidden() -> contextlib.AbstractContextManager[None]:
+    """Within, no other library is shown the memory of a tensor: what it reads there would be no part of the step."""
+    def refused(before: Callable, tensor: Any, *args: Any, **named: Any) -> Any:
+        if _is_internal(sys._getframe(2).f_code.co_filename):
+            return before(tensor, *args, **named)
+        raise NotImplementedError("a tensor's memory is handed to another library by DLPack, which reads it past PyTorch; what .numpy() or .tolist() read "
+                                  "of a tensor beside model and batch is part of what a plan holds for")
+
+    return this_thread.exchanged((torch.Tensor, "__dlpack__", refused))
+
+
 class Externals(TorchDispatchMode):
     """Exchanges real tensors for fake ones that are nodes of the graph."""
 
@@ -135,7 +146,9 @@ class Externals(TorchDispatchMode):
     def contents_read(self) -> Iterator[None]:
         """Within, what the user's code reads as a whole off a tensor of before the step is noted."""
         def as_list(before: Callable, tensor: Any) -> Any:
-            return before(self.contents(tensor, sys._getframe(2)))
+            read = self.contents(tensor, sys._getframe(2))
+            with _disable_current_modes() if read is not tensor else contextlib.nullcontext():
+                return before(read)
 
         def as_array(before: Callable, tensor: Any, *args: Any, **named: Any) -> Any:
             read = self.contents(tensor, sys._getframe(2))
@@ -146,7 +159,8 @@ class Externals(TorchDispatchMode):
             found.flags.writeable = False  # eager mode's array would write the tensor
             return found
 
-        with this_thread.exchanged((torch.Tensor, "tolist", as_list), (torch.Tensor, "numpy", as_array), (torch.Tensor, "__array__", as_array)):
+        with memory_hidden(), this_thread.exchanged((torch.Tensor, "tolist", as_list), (torch.Tensor, "numpy", as_array),
+                                                    (torch.Tensor, "__array__", as_array)):
             yield
 
     def contents(self, tensor: Any, frame: Any) -> Any:
