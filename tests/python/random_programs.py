@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Programs drawn from a grammar, each a model, a loss and an optimizer of somebody's who uses all of PyTorch, held against eager mode.
 
-    random_programs.py [--first SEED] [--count N] [--ways LIST] [--jobs N] [--seconds N] [--folder FOLDER] [--open]
+    random_programs.py [--first SEED] [--count N] [--ways LIST | --turns] [--minutes N] [--jobs N] [--seconds N] [--folder FOLDER] [--open]
     random_programs.py --show SEED        the program's source
 
 A seed gives a `Spec`: a shape of x, some parts (random_parts.py), a loss, an optimizer, options. Its source is a program that runs by itself;
 `program_of` executes it, and eager_judge.py judges it. A program that fails is made smaller: parts are taken out, then loss, optimizer and
 options become the plainest, as long as it still fails in the same way (`shrink`). The smallest is printed as source.
 
+`--turns` tries each seed by the torch engine at one of its budgets, and by one of the other ways in turn (`turns_of`).
 What is refused is counted by its reason, as a refusal is an answer. With --folder each seed leaves a line there and is not tried again;
 programs that fail lie beside it. Each seed runs in a process of its own, so that a crash or a hang is that seed's. Tests: test_random_programs.py.
 """
@@ -18,6 +19,7 @@ import argparse
 import collections
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import random
@@ -68,6 +70,16 @@ def spec_of(seed: int, with_open: bool = False) -> Spec:
     if "accumulate" in options:  # a list of batches has one form here
         options = tuple(o for o in options if o != "other_shape")
     return Spec(shape, parts, draw.choice(sorted(LOSSES)), draw.choice(sorted(OPTIMIZERS)), draw.choice(BATCHES), options)
+
+
+BUDGETS = (*[("none",)] * 6, ("tight",), ("none", "half"))  # of the torch engine, in turn
+OTHERS = ("native", "auto", "backend", "samples", "swap")
+
+
+def turns_of(seed: int) -> list[tuple[str, dict[str, Any]]]:
+    """The ways in which a long run tries a seed, with the judge's keywords: the numbers of budgets and of other ways have no divisor in
+    common, so that each pair comes about."""
+    return [("torch", {"budgets": BUDGETS[seed % len(BUDGETS)]}), (OTHERS[seed % len(OTHERS)], {})]
 
 
 # ---- source
@@ -293,21 +305,20 @@ def alone(work: Callable[[], Any], seconds: float) -> Any:
         time.sleep(0.01)
 
 
-def of_seed(spec: Spec, ways: list[str], seconds: float, budgets: tuple[str, ...] | None) -> dict:
+def of_seed(spec: Spec, turns: list[tuple[str, dict[str, Any]]], seconds: float) -> dict:
     """Judges a program in each way; what fails is made smaller, each try in a process of its own."""
     found: dict[str, dict] = {}
-    for way in ways:
-        more = {"budgets": budgets} if way == "torch" and budgets is not None else {}
+    for way, more in turns:
         found[way] = alone(lambda way=way, more=more: judged(spec, way, **more), seconds)
         if found[way]["status"] in ("wrong", "crash"):
             kind = kind_of(found[way])
             least = shrink(spec, lambda s, way=way, more=more, kind=kind: kind_of(alone(lambda: judged(s, way, **more), seconds)) == kind)
-            found[way] |= {"spec": dataclasses.asdict(least), "source": source_of(least, _keywords(way))}
+            found[way] |= {"spec": dataclasses.asdict(least), "source": source_of(least, keywords(way))}
             found[way]["smallest"] = alone(lambda way=way, more=more, least=least: judged(least, way, **more), seconds)["said"]
     return found
 
 
-def _keywords(way: str) -> str:
+def keywords(way: str) -> str:
     return {"torch": "{}", "native": "{'engine': 'native'}", "auto": "{'engine': 'auto'}", "samples": "{'split': 'samples:2'}",
             "swap": "{'budget': '80%', 'swap': 'host'}"}.get(way, "{}")
 
@@ -337,12 +348,21 @@ def run_all(seeds: list[int], arguments: argparse.Namespace) -> bool:
     """Whether none failed."""
     counted, reasons = collections.Counter(), collections.Counter()
     waiting, running = list(seeds), {}
-    budgets = tuple(arguments.budgets.split(",")) if arguments.budgets else None
+    until = time.monotonic() + 60 * arguments.minutes
+    chosen = {"budgets": tuple(arguments.budgets.split(","))} if arguments.budgets else {}
+    asked = [(way, chosen if way == "torch" else {}) for way in arguments.ways]
     while waiting or running:
         while waiting and len(running) < arguments.jobs:
+            if time.monotonic() > until:
+                print(f"time is up: seeds from {waiting[0]} on were not begun")
+                waiting = []
+                break
             seed = waiting.pop(0)
-            one = Running(lambda seed=seed: of_seed(spec_of(seed, arguments.open), arguments.ways, arguments.seconds, budgets))
+            turns = turns_of(seed) if arguments.turns else asked
+            one = Running(lambda seed=seed, turns=turns: of_seed(spec_of(seed, arguments.open), turns, arguments.seconds))
             running[one.process] = (seed, one)
+        if not running:
+            break
         process, status = os.waitpid(-1, 0)
         seed, one = running.pop(process)
         found = one.result(status)
@@ -371,6 +391,8 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--ways", default="torch", help="of torch, native, auto, backend, samples, swap, comma-separated; or all")
+    parser.add_argument("--turns", action="store_true", help="by torch and one of the others in turn, in the place of --ways")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="no seed begins later")
     parser.add_argument("--budgets", default="", help="of the torch way: none,half,tight")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("LOWTIDE_JOBS", os.cpu_count() or 1)))
     parser.add_argument("--seconds", type=float, default=120, help="that one try may take")
@@ -384,7 +406,7 @@ def main() -> int:
         return 0
     import_once()
     from eager_judge import WAYS
-    arguments.ways = list(WAYS) if arguments.ways == "all" else arguments.ways.split(",")
+    arguments.ways = list(WAYS) if arguments.ways == "all" or arguments.turns else arguments.ways.split(",")
     done = set()
     if arguments.folder is not None:
         arguments.folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,12 @@
-"""Random programs beside eager mode: the grammar's seeds, and what judges and shrinks them. `LOWTIDE_LONG=1` tries more, in all ways."""
+"""Random programs beside eager mode: the grammar's seeds, and what judges and shrinks them.
 
+By default seeds 0 to 199 run by the torch engine. With LOWTIDE_LONG=1 seeds 0 to 9999 do, each by the torch engine (budgets in turn: six of eight
+at none, one in the least arena, one at none and half-way) and by one of native, auto, backend, samples and swap in turn, so that each of these
+has 2,000 of them. That takes a core about two days; LOWTIDE_SEEDS=2000-4000 runs seeds 2000 to 3999 so, a piece at a time.
+`random_programs.py --turns` does the same without pytest, each seed in a process of its own, and goes on where it was left.
+"""
+
+import collections
 import dataclasses
 import os
 import random
@@ -12,23 +19,34 @@ from forks import forks
 from random_parts import ANY, LOSSES, OPEN, PARTS
 from torch_models import torch
 
-LONG = bool(os.environ.get("LOWTIDE_LONG"))
-SEEDS, AT_ONCE = (2000, 50) if LONG else (200, 20)
-BUDGETS = (*[("none",)] * 6, ("tight",), ("none", "half"))  # in turn
+PIECE = os.environ.get("LOWTIDE_SEEDS", "")
+LONG = bool(os.environ.get("LOWTIDE_LONG") or PIECE)
+FIRST, END = map(int, PIECE.split("-")) if PIECE else (0, 10_000 if LONG else 200)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+@pytest.mark.parametrize("first", range(FIRST, END, 20))
 def test_a_random_program_is_eager_modes(first):
     torch.set_num_threads(1)
     failed = []
-    for seed in range(first, first + AT_ONCE):
-        spec, budgets = random_programs.spec_of(seed), BUDGETS[seed % len(BUDGETS)]
-        found = random_programs.judged(spec, "torch", budgets=budgets)
-        if found["status"] in ("wrong", "crash"):
-            kind = random_programs.kind_of(found)
-            least = random_programs.shrink(spec, lambda s, b=budgets, k=kind: random_programs.kind_of(random_programs.judged(s, "torch", budgets=b)) == k)
-            failed.append(f"seed {seed}: {found['status']}: {found['said'][:400]}\nthe smallest program that fails so:\n\n{random_programs.source_of(least, '{}')}")
+    for seed in range(first, min(first + 20, END)):
+        spec, turns = random_programs.spec_of(seed), random_programs.turns_of(seed)
+        for way, more in turns if LONG else turns[:1]:
+            found = random_programs.judged(spec, way, **more)
+            if found["status"] in ("wrong", "crash"):
+                kind = random_programs.kind_of(found)
+                least = random_programs.shrink(
+                    spec, lambda s, w=way, m=more, k=kind: random_programs.kind_of(random_programs.judged(s, w, **m)) == k)
+                failed.append(f"seed {seed}, {way}: {found['status']}: {found['said'][:400]}\nthe smallest program that fails so:\n\n"
+                              f"{random_programs.source_of(least, random_programs.keywords(way))}")
     assert not failed, "\n\n".join(failed)
+
+
+def test_each_seed_has_the_torch_way_and_each_other_way_its_share():
+    turns = [random_programs.turns_of(seed) for seed in range(400)]
+    assert all(ways[0][0] == "torch" and len(ways) == 2 for ways in turns)
+    counted = collections.Counter((ways[1][0], ways[0][1]["budgets"]) for ways in turns)
+    assert {way for way, _ in counted} == set(eager_judge.WAYS) - {"torch"}
+    assert all(count >= 10 for count in counted.values()) and len(counted) == 15, counted
 
 
 def test_a_seed_gives_one_program():
