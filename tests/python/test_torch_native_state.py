@@ -196,3 +196,29 @@ def test_modes_change_between_steps(momentum):
         model.train(k % 2 == 0)
 
     follow(lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=momentum)), between=between, steps=4)
+
+
+@pytest.mark.parametrize("sizes", [(0, 6), (4, 0), (0,)])
+def test_a_parameter_without_elements_that_the_step_reads_is_lent_too(sizes):
+    """MobileBERT joins its embedding's rows with a weight of no columns where both widths are one."""
+    class Joined(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.empty = nn.Linear(6, 4), nn.Parameter(torch.empty(sizes))
+
+        def forward(self, x):
+            out = self.first(x)
+            return out + (self.empty.sum() if len(sizes) == 1 else 0 * torch.cat([self.first.weight, self.empty], 0 if sizes[0] == 0 else 1).sum())
+
+    torch.manual_seed(0)
+    model, x = Joined().double(), torch.randn(3, 6, dtype=torch.float64)
+    other = copy.deepcopy(model)
+    mine, its = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    step = lowtide.compile_step(model, lambda m, x: m(x).square().mean(), mine, x, engine="native", effort=0.1)
+    for _ in range(2):
+        its.zero_grad()
+        loss = other(x).square().mean()
+        loss.backward()
+        its.step()
+        torch.testing.assert_close(step(x), loss.detach())
+    torch.testing.assert_close(model.first.weight, other.first.weight)

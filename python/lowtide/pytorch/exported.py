@@ -21,7 +21,7 @@ import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 
 from ..errors import Unsupported, Usage
-from . import frozen, hooks, streams
+from . import conversions, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
 from .externals import External, memory_hidden
 from .indices import IndexChecks, index_checks
@@ -93,8 +93,8 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     for p in held:  # what the optimizer does not train has no gradient in the program either
         p.requires_grad_(False)
     try:
-        with (torch.enable_grad(), hooks.refused(model.module), hooks.gradients_refused(), streams.refused(), memory_hidden(),
-              warnings.catch_warnings()):
+        with (torch.enable_grad(), hooks.refused(model.module), hooks.gradients_refused(), streams.refused(),
+              memory_hidden(), conversions.traced(), warnings.catch_warnings()):
             warnings.simplefilter("ignore")
             draws = frozen.Draws()
             program = torch.export.export(shell, tuple(leaves), strict=False)

@@ -162,6 +162,9 @@ def _refuse_options(options: StepOptions) -> None:
         raise Unsupported("autocast is not there in the native engine; engine='torch' has it")
 
 
+_NOWHERE = torch.empty(1, dtype=torch.complex128)
+
+
 class NativeStep(Step):
     """A planned training step that Lowtide's own runtime runs."""
 
@@ -307,7 +310,7 @@ class NativeStep(Step):
         tensors = []
         for value, place in ready.places.items():
             tensor = self._tensor(ready, place)
-            address = tensor.data_ptr()
+            address = tensor.data_ptr() or _NOWHERE.data_ptr()  # one without elements lies nowhere
             if ready.addresses.get(value) != address:
                 if not tensor.is_contiguous() or tensor.device.type != "cpu":
                     raise Usage(f"{place[0]} of '{place[1]}' is on {tensor.device} with strides {tensor.stride()}; the "

@@ -30,7 +30,7 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported, Usage
-from . import accumulated, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
+from . import accumulated, conversions, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
 from .accumulated import Accumulated
 from .batches import BatchSpec, tensors_of
 from .carried import Carried, Finder, Lasting, Marked, enter_state_behind, graph_of, needs_again, settle_state
@@ -480,7 +480,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
         try:
             with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-                  counted(model.device), ctc.traced(), accumulated.traced(), streams.selecting_as_in_eager_mode(), torch.enable_grad(),
+                  counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(),
+                  streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
                 return make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
         finally:
