@@ -30,7 +30,7 @@ PLANNED = {
     "to where x is": (lambda: nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), lambda m, x: m.to(x.device)),
     "to floats": (lambda: nn.LayerNorm(8), lambda m, x: m.float()),
     "as another tensor is": (lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()), lambda m, x: m.to(x)),
-    "by two words": (lambda: nn.GroupNorm(2, 8), lambda m, x: m.to(device=x.device, dtype=torch.float32)),
+    "by two words": (lambda: nn.RMSNorm(8), lambda m, x: m.to(device=x.device, dtype=torch.float32)),
 }
 
 

@@ -131,6 +131,11 @@ class _RealFormulas(TorchFunctionMode):
 def real_formulas() -> Iterator[None]:
     """Within, these calls are exchanged."""
     mode = _RealFormulas()
-    places = ((torch.autograd, "_engine_run_backward", mode.within), (_metas, "_meta_grouped_mm_common", _grouped))
-    with this_thread.exchanged(*(place for place in places if hasattr(*place[:2]))), mode:
+    with this_thread.exchanged((torch.autograd, "_engine_run_backward", mode.within)), fake_kernels(), mode:
         yield
+
+
+def fake_kernels() -> contextlib.AbstractContextManager[None]:
+    """Within, ops have fake kernels for all that their real ones take: that much a step in parts needs, too."""
+    place = (_metas, "_meta_grouped_mm_common", _grouped)
+    return this_thread.exchanged(place) if hasattr(*place[:2]) else contextlib.nullcontext()

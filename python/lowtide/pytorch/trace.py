@@ -39,7 +39,7 @@ from .counted_norms import counted
 from .externals import External, Externals
 from .decisions import Branch, Decisions, asked_of, decided, settle
 from .foretold import Foretold
-from .real_formulas import real_formulas
+from .real_formulas import fake_kernels, real_formulas
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .untouched import Note
 
@@ -469,7 +469,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
             externals = Externals(note.reachable, flat[0].fake_mode)
             seen.append(externals)
-            formulas = real_formulas() if options.real_formulas else contextlib.nullcontext()
+            formulas = real_formulas() if options.real_formulas else fake_kernels()
             decisions.sources = lambda node: _source(node, model, externals.found)
             try:
                 with values, externals, externals.contents_read(), asked_of(decisions, values.value), formulas:

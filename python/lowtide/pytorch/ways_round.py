@@ -21,6 +21,8 @@ _PLACES = ("; rows at a place that is read off a tensor are written by x.index_c
 _AT_ONCE = "; a number for a comparison is asked for by .item() in it, as int() and float() need it at once"
 BRANCH = ("torch.where of both results is planned, and so is a branch on Python's number or truth value in the batch, each of which is a plan; "
           "a branch that does nothing but raise becomes a check in every step (of two tensors, joined by & or | and not by `and`)")
+_BACKEND = ("; in a loop of one's own, torch.compile(model, backend='lowtide') plans the pieces that PyTorch can trace and leaves the others "
+            "to eager mode")
 _PACKING = (torch.ops.aten._pack_padded_sequence, torch.ops.aten._pad_packed_sequence)
 
 _BY_OP = {
@@ -51,8 +53,8 @@ def of_contents(message: str) -> str:
 
 
 def of_any(problem: Exception) -> str:
-    """The way round anything else that PyTorch has raised; "" where nothing is known."""
-    return _named(str(problem))
+    """The way round anything else that PyTorch has raised while the step was traced: where no op says better, the backend, which stops nothing."""
+    return _named(str(problem)) or _BACKEND
 
 
 def refuse_packed(op: Any) -> None:
