@@ -146,6 +146,8 @@ def run_all(work: list[tuple[str, str]], arguments: argparse.Namespace) -> list[
                 break
             started = Running(*waiting.pop(0), arguments.effort)
             running[started.process] = started
+        if not running:
+            break
         process, status, used = os.wait4(-1, os.WNOHANG)
         if process:
             one = running.pop(process)

@@ -1,8 +1,10 @@
-"""Networks of packages beside eager mode: some of bench/outside.py's, each with one plan; the bench has them all, at three budgets and in all ways."""
+"""Networks of packages beside eager mode: 25 that are drawn of bench/outside.py's, each with one plan; the bench has them all, at three budgets
+and in all ways."""
 
 import importlib.util
 import pathlib
 import sys
+import zlib
 
 import pytest
 from torch_models import torch
@@ -16,24 +18,22 @@ import texts  # noqa: E402, F401
 
 import lowtide  # noqa: E402
 
+# A draw, not a choice: the first 25 in the bench's drawn order (by the crc of the name) of those whose package .venv has, without those
+# that took more than 7 s of processor.
+COSTLY = {"recurrent_gemma", "timesformer", "swiftformer", "dpt", "jetmoe", "ibert", "prophetnet", "siglip-pairs", "led", "sam", "mgp-str"}
+DRAWN = sorted((name for name in common.NETWORKS if name.removeprefix("transformers/") not in COSTLY), key=lambda name: zlib.crc32(name.encode()))[:25]
+REFUSED = {f"transformers/{name}" for name in ("xmod", "time_series_transformer", "data2vec-audio", "m2m_100")}  # with a way round
 TIGHT, FREE = ("tight",), ("none",)
-# Shared layers, state spaces, recurrences, cached tables, masks in attributes, convolutions
-NETWORKS = {
-    "transformers/gpt2": TIGHT, "transformers/bert": FREE, "transformers/t5": FREE, "transformers/llama": TIGHT,
-    "transformers/albert": FREE, "transformers/qwen3": FREE, "transformers/mamba": FREE, "transformers/rwkv": FREE,
-    "transformers/fnet": TIGHT, "transformers/opt": FREE, "transformers/bloom": FREE, "transformers/gpt_neox": FREE,
-    "transformers/deberta-v2": FREE, "transformers/distilbert": TIGHT, "transformers/squeezebert": FREE, "transformers/vit": TIGHT,
-    "transformers/swin": FREE, "transformers/convnext": TIGHT, "transformers/resnet": FREE, "transformers/poolformer": FREE,
-}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", DRAWN)
 def test_a_network_of_a_package_is_eager_modes(name, tmp_path, monkeypatch):
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
     torch.set_num_threads(1)
     judge = eager_judge.Judge(common.NETWORKS[name].make, effort=0.1, cache=False)
-    verdict = judge.verdict("torch", budgets=NETWORKS[name])
-    assert verdict.status == "right", f"{verdict.said}\n{verdict.details}"
+    verdict = judge.verdict("torch", budgets=TIGHT if DRAWN.index(name) % 6 == 2 else FREE)
+    assert verdict.status == ("refused" if name in REFUSED else "right"), f"{verdict.said}\n{verdict.details}"
+    assert verdict.status == "right" or eager_judge.names_a_way_round(verdict.said), verdict.said
 
 
 def _program(loss_fn, model=None):
