@@ -12,8 +12,8 @@ version of PyTorch and are kept (cache.py), so the next capture begins with them
     Rows.note()      a measured unit against what was traced; True where nobody knew that
     Rows.made_by()   what an op would make, if that is known: whether a functional form lies as the write in place leaves it
 
-A convolution's gradient may be measured in two calls (calls.py) or by another op (convolutions.py): `Call.said` is the call
-that was traced, and of `convolution_backward` each output has a row whatever else is asked for.
+A convolution's gradient may be measured in two calls (calls.py): `Call.said` is the call that was traced, and of `convolution_backward`
+each output has a row whatever else is asked for. Where another op makes it (convolutions.py), what that makes is no row.
 Tests: tests/python/test_torch_layouts.py.
 """
 
@@ -97,6 +97,8 @@ class Rows:
 
     def note(self, program: Program, call: Call, index: int, made: Made) -> None:
         """A result of a call, made on operands as they lie now, that lies otherwise than traced."""
+        if call.said is not None and call.said.target is not call.target:
+            return  # another op, chosen for operands as they were traced: they lie otherwise, and it is chosen again when they do not
         call = call.said or call
         if not isinstance(call.target, torch._ops.OpOverload):
             return
