@@ -143,10 +143,14 @@ def _visual_bert():
                            "visual_attention_mask": torch.ones(2, 3, dtype=torch.long), "labels": torch.rand(2, 5)}, by_itself
 
 
+_SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
 @network("transformers", "transformers/llava")
 def _llava():
-    model = model_of("llava", "LlavaForConditionalGeneration", image_token_index=95, image_token_id=95, text_config={"model_type": "llama"},
-                     vision_config={"model_type": "clip_vision_model"}, vision_feature_layer=-1)
+    model = model_of("llava", "LlavaForConditionalGeneration", image_token_index=95, image_token_id=95,
+                     text_config={"model_type": "llama", "vocab_size": 100, "num_key_value_heads": 2, **_SMALL},
+                     vision_config={"model_type": "clip_vision_model", "image_size": 32, "patch_size": 8, **_SMALL}, vision_feature_layer=-1)
 
     def batch():
         words = ids(2, 24)

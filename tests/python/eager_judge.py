@@ -32,12 +32,14 @@ from typing import Any
 import torch
 from reachable import Note, bits, changes, note
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lowtide
 
 STEPS = 3
 WAYS = ("torch", "native", "auto", "backend", "samples", "swap")
 ROUNDING = {torch.float64: 1e-7, torch.float32: 2e-3}  # relative to the largest of a tensor
+IN_BOTH = 1e-5  # in f64, where the program itself computes something in f32 (a softmax, a rotation)
 AFTER = "a step of eager mode afterwards"
 
 
@@ -278,6 +280,21 @@ def _unchanged(name: str, program: Program, optimizer: torch.optim.Optimizer, ma
             raise Wrong(f"{name}() has changed {len(found)} things: {'; '.join(found[:3])}")
 
 
+class _Narrow(TorchDispatchMode):
+    """Sees whether something is computed in f32 or less, once the program is in f64."""
+
+    seen = False
+
+    def from_here(self, program: Program) -> None:
+        _in_f64(program)
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.seen |= any(isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype != torch.float64 for t in pytree.tree_leaves(made))
+        return made
+
+
 class Judge:
     """The judge of one program: eager mode runs once, then each way as often as it is asked for."""
 
@@ -367,7 +384,9 @@ class Judge:
         """Eager mode without dropout, in f64 where it runs so."""
         if self._rough is None:
             try:
-                self._rough = (_in_f64, *eager(self.make, cast=_in_f64), ROUNDING[torch.float64])
+                with _Narrow() as narrow:
+                    found = eager(self.make, cast=narrow.from_here)
+                self._rough = (_in_f64, *found, IN_BOTH if narrow.seen else ROUNDING[torch.float64])
                 if self._rough[2][0].loss.dtype != torch.float64:
                     raise TypeError("not in f64")
             except Exception:
