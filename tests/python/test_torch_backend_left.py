@@ -341,3 +341,32 @@ def test_what_shares_memory_is_part_of_a_set_of_sizes():
         for shared in (False, True, False):
             mine, its = ([t, t if shared else t + 1] for t in (torch.ones(count, 2), torch.ones(count, 2)))
             assert torch.equal(run(*mine), f(*its)) and all(map(torch.equal, mine, its))
+
+
+class Counts(nn.Module):
+    """Multiplies by what it has just written in place: a plain tensor or a buffer."""
+
+    def __init__(self, write, buffer):
+        super().__init__()
+        self.linear, self.norm, self.head, self.write = nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), write
+        if buffer:
+            self.register_buffer("kept", torch.full((6,), 0.5))
+        else:
+            self.kept = torch.full((6,), 0.5)
+
+    def forward(self, x):
+        x = self.norm(self.linear(x) * 0.9)
+        with torch.no_grad():
+            self.write(self.kept)
+        return self.head(x * self.kept).square().mean()
+
+
+@pytest.mark.parametrize("budget", [None, "85%", 1000])
+@pytest.mark.parametrize(("write", "buffer"), [(lambda t: t.add_(0.25), False), (lambda t: t.mul_(1.5), True), (lambda t: t[1:].fill_(2.0), False)])
+def test_gradients_by_what_is_written_in_place_are_eager_modes(write, buffer, budget):
+    """Also where the piece is left to PyTorch, whose own partition computes such a factor again from what is written by then."""
+    def make():
+        return Counts(write, buffer)
+
+    mine, _ = trained(make, sizes(4, 4), backend.lowtide, {**OPTIONS, **({} if budget is None else {"budget": budget})})
+    same(mine, trained(make, sizes(4, 4), None)[0])

@@ -30,7 +30,7 @@ from .. import _library, cache
 from ..errors import Error, Unsupported, Usage
 from ..plans import Plan
 from .backend_cut import Cut, boxed, events_of, halves
-from .backend_left import Left, as_it_is, place_of, refuse_unplannable
+from .backend_left import Left, as_it_is, place_of, refuse_unplannable, written_behind
 from .backend_proof import check, in_backward
 from .backend_sizes import BySizes, depends_on_contents, is_symbolic
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
@@ -51,9 +51,10 @@ _seen_breaks: dict[str, int] = {}  # how often a graph broke, by its reason, whe
 last_plans: list[Plan] = []  # of the graphs that were compiled, the newest last; at most a few
 
 
-def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[int]) -> int:
+def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[int], written: list[int]) -> int:
     """Adds the op that stands between the passes; its place in `units`. What depends on the gradients comes behind it, and what the
-    backward pass writes or draws, too; what the forward pass writes or draws comes before it."""
+    backward pass writes or draws, too; what the forward pass writes or draws comes before it. `written`: inputs that AOTAutograd writes
+    itself once the forward pass has ended; to the plan the op writes them, so that none is read again behind it for its value before."""
     reads = [program.tensors[o].storage for o in program.outputs[:forward] if o is not None]
     makes = list(dict.fromkeys(program.tensors[t].storage for t in tangents))
     for storage in makes:
@@ -68,6 +69,11 @@ def _boundary(program: Program, units: list[Unit], forward: int, tangents: list[
     before = [unit for unit in units if unit.number not in put_off]
     number = max((unit.number for unit in units), default=0) + 1
     unit = Unit(number, [], BACKWARD, list(dict.fromkeys(reads)), makes, what="boundary", once=True)
+    for storage in dict.fromkeys(program.tensors[t].storage for t in written):
+        if not any(storage in (*other.updates, *other.statistics) for other in units) and not any(storage in other.reads for other in behind):
+            program.storages[storage].role = PARAMETER
+            unit.reads = list(dict.fromkeys([*unit.reads, storage]))
+            unit.updates.append(storage)
     unit.after = {other.number for other in before if other.updates or other.random}
     for other in behind:
         if other.updates or other.random:
@@ -130,6 +136,7 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int], optio
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     roles = _roles(placeholders, fixed)
     places = {node.name: place_of(node) for node in joint.graph.nodes}
+    written = written_behind(joint, forward)
     device = _device(placeholders)
     if device.type != "cpu" and options.get("swap") is not None:
         raise Unsupported(f"swap is not there in backend lowtide on {device.device}; lowtide.compile_step has it")
@@ -138,7 +145,7 @@ def partition(joint: torch.fx.GraphModule, forward: int, fixed: list[int], optio
         program = read_graph(joint, roles, places, device=device, apart=True)
         tangents = [program.given[i] for i, node in enumerate(placeholders) if node.name.startswith("tangents")]
         units = one_by_one(program)
-        boundary = _boundary(program, units, forward, tangents)
+        boundary = _boundary(program, units, forward, tangents, [program.given[i] for i in written])
         key = measured_key(device, write_graph(program, units, None, "joint graph"), units, "joint", boundary)
         return _Joint(program, units, boundary, key)
 

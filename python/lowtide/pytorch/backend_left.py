@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.exc import ShortenTraceback, TensorifyScalarRestartAnalysis, TorchDynamoException, exceptions_allowed_to_be_fallback
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
 from ..errors import Error, Internal, Unsupported, Usage
@@ -71,6 +72,13 @@ def _has_symbols(value: torch.Tensor) -> bool:
     return value.layout == torch.strided and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
 
 
+def written_behind(joint: torch.fx.GraphModule, forward: int) -> list[int]:
+    """Places of the inputs whose new values are results of the forward pass, from which AOTAutograd copies them when it has ended."""
+    last = next(node for node in joint.graph.nodes if node.op == "output")
+    new = [said.mutated_input for said in last.meta.get("desc", ())[:forward] if isinstance(said, InputMutationAOTOutput)]
+    return [i for i, node in enumerate(n for n in joint.graph.nodes if n.op == "placeholder") if node.meta.get("desc") in new]
+
+
 def as_it_is(problem: Error) -> Error:
     """The error as one that dynamo lets through, to be raised where this is called; others come out as BackendCompilerFailed, with what
     they are as text alone."""
@@ -104,6 +112,9 @@ class Left:
         if isinstance(problem, Usage) or type(problem) is Error:
             raise problem
         self.tell(problem, OWN_PARTITION)
+        copied = any(node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder" for node in joint.graph.nodes)
+        if copied or written_behind(joint, more["num_fwd_outputs"]):  # the other one would compute again from what is written by then
+            return default_partition(joint, inputs, **more)
         try:
             return min_cut_rematerialization_partition(joint, inputs, **more)
         except (AssertionError, RuntimeError, KeyError):
