@@ -6,7 +6,7 @@
 Twenty networks whose steps take .3 to 15 ms, with each optimizer: processor time of a planned step over that of a step in eager mode, three
 steps of the one and three of the other in turn in one process and thread, the median of the rounds; then the medians of the networks. Wall
 time is not asked for, as other work moves it. Exit code 1 where a parameter differs from eager mode's in one bit, or an allocation of the
-last step lay beside the arena (of Adafactor, which takes other temporaries while a parameter is nearly zero, only the first is asked for).
+last step lay beside the arena (Adafactor's may, which takes other temporaries while a parameter is nearly zero).
 """
 
 import argparse
