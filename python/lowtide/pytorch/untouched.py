@@ -226,7 +226,8 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
     note = Note(model, loss_fn, optimizer)
     try:
         with context_apart():
-            note.bar()
+            with handlers_wait():  # what is barred is known before somebody else runs
+                note.bar()
             yield note
     finally:
         with handlers_wait():
