@@ -494,3 +494,33 @@ class HooksLate(nn.Module):
 
 def test_hooks_that_the_first_step_puts_on_are_the_same_whatever_their_numbers():
     assert compiled(HooksLate(), optimizer="sgd").rehearsal == EQUAL
+
+
+def test_of_a_large_memory_only_what_the_tensors_span_is_copied():
+    """A batch that is a few rows of a data set, and a row of it in an attribute."""
+    data = torch.randn(200_000, 8)
+    model = nn.Linear(8, 4)
+    model.row = data[5]
+    kept = contents.Contents(beside_eager.Note(model, loss_of), [data[:5], model.row, data[100:104, 2:4], *model.parameters()])
+    copied = sum(copy.numel() for _, _, copies in kept.storages.values() for _, copy in copies)
+    assert copied <= (6 * 8 + 4 * 8) * 4 + 64 + model.weight.nbytes + model.bias.nbytes
+    before = data.clone()
+    data[3:6].fill_(1)
+    data[101, 3] = 7
+    assert torch.equal(kept.before(model.row.detach()), before[5])
+    kept.put_back()
+    assert torch.equal(data, before)
+    assert compiled(model, batch=data[:5]).rehearsal == EQUAL
+
+
+def test_what_is_kept_of_a_time_lets_no_rounding_through(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path))
+
+    def timed(model, x):
+        model.at = str(os.urandom(8))
+        return loss_of(model, x)
+    model, batch = network()
+    assert compiled(model, timed, batch=batch).rehearsal == f"{EQUAL} but for that, as eager mode is not equal to itself ('at', newly set,)"
+    with_code(monkeypatch, updates(on_parameter(lambda p, *_: p.mul_(1 + 2e-7))))
+    with pytest.raises(lowtide.Internal, match="the parameter "):
+        compiled(model, timed, batch=batch)

@@ -3,8 +3,8 @@
 A note (untouched.py) knows everything that can be reached but the contents of large tensors, which capture does not write. A step does:
 of what it may write the bytes are copied here, by memory, so that views, expanded tensors and tensors that lie in one memory need no case of
 their own; no count of versions says what a kernel wrote (a batch norm's statistics have none). Kept are the parameters that are updated, all buffers,
-what the optimizer holds, the batch, what the plan writes beside, every other tensor up to SMALL bytes, and of larger ones the smallest up to LARGE
-bytes together. What is larger still (a data set that loss_fn holds) no step writes without an op that a plan would know of; if one does, it is named.
+what the optimizer holds, the batch, what the plan writes beside, and of other tensors the smallest, up to LARGE
+bytes of all these together. What is larger still (a data set that loss_fn holds) no step writes without an op that a plan would know of; if one does, it is named.
 Tests: tests/python/test_torch_rehearsal.py.
 """
 
@@ -35,14 +35,42 @@ def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """That of its whole memory."""
-    return zlib.crc32(_bytes_of(tensor.untyped_storage()).cpu().numpy())
+    """That of all bytes from its first element to its last."""
+    begin, end = _span(tensor)
+    return zlib.crc32(_bytes_of(tensor.untyped_storage())[begin:end].cpu().numpy())
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Bytes of its memory in which its elements lie: the first, and the one behind the last."""
+    begin = tensor.storage_offset() * tensor.element_size()
+    if tensor.numel() == 0:
+        return begin, begin
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return begin, begin + (last + 1) * tensor.element_size()
+
+
+def span_bytes(tensor: torch.Tensor) -> int:
+    begin, end = _span(tensor)
+    return end - begin
+
+
+_ALIGNED = 64  # bytes: a part of a memory begins so, that tensors of any type can lie in its copy
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted((begin // _ALIGNED * _ALIGNED, end) for begin, end in spans if end > begin):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
 
 
 def smallest(found: list[Any], most: int) -> list[Any]:
     """As many of them as take so many bytes together, by size. Each begins with its name and tensor."""
-    by_size = sorted(found, key=lambda one: one[1].untyped_storage().nbytes())
-    sums = itertools.accumulate(one[1].untyped_storage().nbytes() for one in by_size)
+    by_size = sorted(found, key=lambda one: span_bytes(one[1]))
+    sums = itertools.accumulate(span_bytes(one[1]) for one in by_size)
     return [one for one, together in zip(by_size, sums, strict=True) if together <= most]
 
 
@@ -52,14 +80,25 @@ class Contents:
     def __init__(self, note: Note, tensors: Iterable[torch.Tensor]) -> None:
         self.note, self.lost = note, []  # the second: names of larger tensors that somebody has written
         self.tensors: list[tuple[torch.Tensor, torch.Tensor, int | None]] = []
-        self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        # By memory: it, its bytes, and copies of those parts in which the tensors lie (a batch may be some rows of a data set).
+        self.storages: dict[int, tuple[torch.UntypedStorage, int, list[tuple[int, torch.Tensor]]]] = {}
+        spans: dict[int, list[tuple[int, int]]] = {}
         with torch.no_grad():
             for tensor in {id(t): t for t in tensors}.values():
                 version = None if tensor.is_inference() else tensor._version
                 self.tensors.append((tensor, tensor.detach(), version))  # the second holds the memory, whatever becomes of the first
                 storage = tensor.untyped_storage()
-                if storage._cdata not in self.storages:
-                    self.storages[storage._cdata] = (storage, storage.clone())
+                self.storages.setdefault(storage._cdata, (storage, storage.nbytes(), []))
+                spans.setdefault(storage._cdata, []).append(_span(tensor))
+            for key, (storage, _, copies) in self.storages.items():
+                copies += [(begin, _bytes_of(storage)[begin:end].clone()) for begin, end in _merged(spans[key])]
+
+    def before(self, alias: torch.Tensor) -> torch.Tensor:
+        """A tensor, given as it lies, as it was."""
+        begin, end = _span(alias)
+        at, copy = next((at, copy) for at, copy in self.storages[alias.untyped_storage()._cdata][2] if at <= begin and end <= at + copy.numel())
+        offset = (copy.storage_offset() + begin - at) // alias.element_size()
+        return torch.empty(0, dtype=alias.dtype).set_(copy.untyped_storage(), offset, alias.shape, alias.stride())
 
     def put_back(self) -> None:
         """Makes all as it was: memory, contents, and what the note knows of."""
@@ -67,11 +106,13 @@ class Contents:
             for tensor, alias, _ in self.tensors:
                 if _place(tensor) != _place(alias):
                     tensor.data = alias
-            for storage, before in self.storages.values():
-                if storage.nbytes() != before.nbytes():
-                    storage.resize_(before.nbytes())
-                if storage.nbytes() and not torch.equal(_bytes_of(storage), _bytes_of(before)):
-                    storage.copy_(before)
+            for storage, size, copies in self.storages.values():
+                if storage.nbytes() != size:
+                    storage.resize_(size)
+                for begin, copy in copies:
+                    now = _bytes_of(storage)[begin:begin + copy.numel()]
+                    if not torch.equal(now, copy):
+                        now.copy_(copy)
             self.lost += self._written_beside()
             self.note.put_back()
             for tensor, _, version in self.tensors:
