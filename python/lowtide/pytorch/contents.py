@@ -3,8 +3,8 @@
 A note (untouched.py) knows everything that can be reached but the contents of large tensors, which capture does not write. A step does:
 of what it may write the bytes are copied here, by memory, so that views, expanded tensors and tensors that lie in one memory need no case of
 their own; no count of versions says what a kernel wrote (a batch norm's statistics have none). Kept are the parameters that are updated, all buffers,
-what the optimizer holds, the batch, what the plan writes beside, and of other tensors the smallest, up to LARGE
-bytes of all these together. What is larger still (a data set that loss_fn holds) no step writes without an op that a plan would know of; if one does, it is named.
+what the optimizer holds, the batch, what the plan writes beside, and the smallest of all other tensors that take no more than LARGE bytes together. The
+others (a data set that loss_fn holds) no step writes without an op that a plan would know of; if one is written, it is named.
 Tests: tests/python/test_torch_rehearsal.py.
 """
 
