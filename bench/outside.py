@@ -97,13 +97,11 @@ class Running:
 def judged(name: str, way: str, effort: float) -> dict:
     import eager_judge
     from common import NETWORKS
-    with tempfile.TemporaryDirectory() as kept:
-        os.environ["LOWTIDE_CACHE"] = kept  # what was measured for plan() serves the steps
-        try:
-            judge = eager_judge.Judge(NETWORKS[name].make, effort=effort, cache=True)
-            found = dataclasses.asdict(judge.verdict(way))
-        except eager_judge.NotJudged as problem:
-            return {"status": "not judged", "said": str(problem)}
+    try:
+        judge = eager_judge.Judge(NETWORKS[name].make, effort=effort, cache=True)
+        found = dataclasses.asdict(judge.verdict(way))
+    except eager_judge.NotJudged as problem:
+        return {"status": "not judged", "said": str(problem)}
     if found["status"] == "refused" and not eager_judge.names_a_way_round(found["said"]):
         found |= {"status": "wrong", "said": f"refused without a way round: {found['said']}"}
     return found
@@ -221,7 +219,9 @@ def main() -> int:
     if arguments.list:
         print("\n".join(names))
         return 0
-    found = run_all([(name, way) for name in names for way in arguments.ways], arguments)
+    with tempfile.TemporaryDirectory() as kept:
+        os.environ["LOWTIDE_CACHE"] = kept  # libraries are built, and kinds measured, once for all
+        found = run_all([(name, way) for name in names for way in arguments.ways], arguments)
     return 0 if totals(found, arguments) else 1
 
 

@@ -410,7 +410,7 @@ class Judge:
     # torch.compile
 
     def backend(self) -> Verdict:
-        said = ""
+        said, others = "", None
         for budget in (None, "85%"):
             options = {**self.options, **({} if budget is None else {"budget": budget})}
             try:
@@ -421,7 +421,7 @@ class Judge:
                 self._compare_all(mine, self.seen)
             except Wrong as to_eager:
                 try:
-                    others = self._compiled("aot_eager")
+                    others = others or self._compiled("aot_eager")
                 except Exception:
                     raise to_eager from None
                 self._compare_all(mine, others)
