@@ -1,5 +1,6 @@
 """Every allocation of a step lies where the plan says, and a counting allocator that knows nothing of plans sees the same peak."""
 
+import copy
 import ctypes
 import gc
 import os
@@ -217,6 +218,47 @@ def test_an_allocation_that_the_plan_does_not_know_lies_beside_and_is_counted():
     loss = step(batch)
     assert step.memory.beside == 1 and step.memory.largest_beside_bytes == 12345
     assert torch.equal(loss, eager_step(other, loss_fn, its, batch))
+
+
+class TwoWays(torch.optim.Optimizer):
+    """It reads a number off each parameter, and takes other temporaries, in another order, where it is small."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                state.setdefault("mean", torch.zeros_like(p))
+                if p.abs().mean() > 0.01:
+                    scale = (p * p).sum().sqrt() / 3
+                    update = (p.grad + 0.1 * p) * scale
+                else:
+                    update = (p.grad - 1 / (1 + p.grad * 2)) / 7 - 2
+                state["mean"].mul_(0.9).add_(update, alpha=0.1)
+                p.sub_(state["mean"] + update * 2, alpha=group["lr"])
+
+
+def test_updates_that_read_numbers_stay_in_the_arena_whichever_way_they_take():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.Linear(5, 5), torch.nn.Linear(5, 5))
+    with torch.no_grad():
+        for layer in model[:2]:
+            layer.bias.zero_()
+        model[1].weight.mul_(1e-3)
+    other = copy.deepcopy(model)
+    mine, its = TwoWays(model.parameters()), TwoWays(other.parameters())
+    batch = torch.randn(4, 5)
+    step = lowtide.compile_step(model, lambda m, x: m(x).square().mean(), mine, batch, effort=0.1, rehearse=False)
+    for turn in range(4):
+        loss = step(batch)
+        assert torch.equal(loss, eager_step(other, lambda m, x: m(x).square().mean(), its, batch))
+        assert turn == 0 or step.memory.beside == 0
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters(), strict=True))
 
 
 def test_a_value_that_outlives_its_step_keeps_the_arena():

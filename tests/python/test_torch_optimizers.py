@@ -415,3 +415,21 @@ def test_an_optimizer_that_counts_beside_is_as_it_was_when_it_is_planned():
     optimizer = Logging(model.parameters())
     lowtide.plan(model, lambda m, x: m(x).sum(), optimizer, torch.ones(2, 3))
     assert optimizer.log == [] and optimizer.param_groups[0]["lr"] == torch.tensor(0.1)
+
+
+def test_small_copies_are_stepped_ever_less_often_while_their_ops_stay():
+    model = torch.nn.Linear(3, 3)
+    optimizer = Late(model.parameters())
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    found = []
+    for _ in range(8):
+        kept = rehearsal.kept_sequences(optimizer)
+        found.append(kept.left)
+        kept.left = 0
+    assert found == [64, 128, 256, 512, 1024, 2048, 4096, 4096]
+    rehearsal.kept_sequences(optimizer).doubt()
+    assert rehearsal.kept_sequences(optimizer).left == 64
+    rehearsal.kept_sequences(optimizer).left = 0
+    assert rehearsal.kept_sequences(optimizer).left == 64, "looked at as often as at first, once something lay beside the arena"

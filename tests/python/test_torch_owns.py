@@ -224,6 +224,68 @@ def test_what_dies_in_the_middle_may_allocate(how):
     assert step.memory.planned > 0
 
 
+class Own(torch.optim.Optimizer):
+    """Temporaries of the parameter's size, between which `between` runs."""
+
+    between = None
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    half = scaled(p.grad)
+                    Own.between and Own.between()
+                    whole = half + scaled(p)
+                    Own.between and Own.between()
+                    p.sub_(whole * (half.abs() + 1), alpha=group["lr"])
+
+
+def scaled(tensor):
+    return tensor * 0.5
+
+
+@pytest.mark.parametrize("how", ["finalizer", "__del__", "weakref callback", "what calls the optimizer's own functions"])
+def test_what_dies_within_an_update_may_allocate(how):
+    """It runs in the middle of the optimizer's functions, and makes tensors of the sizes that come next."""
+    if not addresses.allocator().knows_functions:
+        pytest.skip("this version of Python's frames is not known")
+    model, kept = net(), []
+    others = Others()
+    other, mine, its = twin(model, Own)
+    step = lowtide.compile_step(model, loss_fn, mine, data(), effort=0.1)
+
+    class Thing:
+        pass
+
+    def own_functions(*_):
+        kept.append(scaled(torch.full((128, 128), 14.0)))
+
+    def between():
+        thing = Thing()
+        if how == "finalizer":
+            weakref.finalize(thing, others.make)
+        elif how == "weakref callback":
+            between.kept = weakref.ref(thing, others.make)
+        elif how == "__del__":
+            Cycle(others.make).me = None
+        else:
+            weakref.finalize(thing, own_functions)
+
+    for k in range(3):
+        Own.between = between
+        loss = step(data(k))
+        Own.between = None
+        assert torch.equal(loss, eager_step(other, loss_fn, its, data(k))), k
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    if how == "what calls the optimizer's own functions":
+        others.kept = [(7.0, kept)]
+    others.check(step._now.arena)
+
+
 @pytest.mark.parametrize("kind", ["SIGALRM", "setprofile", "gc callback"])
 def test_who_allocates_while_a_kind_is_measured_does_not_spoil_its_list(kind):
     others = Others()
@@ -275,7 +337,7 @@ def test_an_address_is_not_given_while_something_lies_there():
     """Whatever takes it: what comes next lies beside."""
     step, model, mine, other, its = compiled()
     held, library, run = [], step._now.arena.allocator.library, step._now.code.run
-    places = [(k, part[0]) for k, part in enumerate(step._now.code.parts) if part and part[0].direct]
+    places = [(k, part[0]) for k, part in enumerate(step._now.code.parts) if part and part[0].caller == addresses.OWN]
 
     def thief(given):
         for number, place in places[:3]:

@@ -27,8 +27,12 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import cache
+from .called_step import call_step
 
 FOLDER = pathlib.Path(__file__).parent
+
+
+UNKNOWN, OWN = 0, 1  # who has a kernel run that allocates: Python functions, of any names; the part's own code
 
 
 class Event(NamedTuple):
@@ -36,7 +40,7 @@ class Event(NamedTuple):
 
     number: int
     bytes: int
-    direct: bool  # by a kernel that the recorded code itself calls, not a Python function of its own
+    caller: int  # OWN, or the names of the Python functions that it calls, as a number (python_frames.h)
 
 
 class Place(NamedTuple):
@@ -44,7 +48,7 @@ class Place(NamedTuple):
 
     bytes: int
     offset: int
-    direct: bool = True
+    caller: int = OWN
 
 
 class Allocator:
@@ -69,6 +73,7 @@ class Allocator:
         # What the garbage collector calls first and last; None where the library was built without Python's headers.
         self.collections = self._callbacks() if hasattr(self.library, "lt_collection_begins") else None
         self.mark = self._mark()
+        self.knows_functions = self._read_code()
         self.installed = bool(self.library.lt_install())
 
     def _mark(self) -> Callable[[int], Any]:
@@ -77,6 +82,13 @@ class Allocator:
             return self.library.lt_mark
         self.library.lt_mark_function.restype, self.library.lt_mark_function.argtypes = py_object, []
         return self.library.lt_mark_function()
+
+    def _read_code(self) -> bool:
+        """Whether functions are told by their names. Else what they allocate is told by its size and order."""
+        if not hasattr(self.library, "lt_read_code"):
+            return False
+        self.library.lt_read_code.restype, self.library.lt_read_code.argtypes = c_int, [py_object, py_object]
+        return bool(self.library.lt_read_code(sys._getframe().f_code, call_step.__code__))
 
     def _callbacks(self) -> tuple[Any, Any]:
         both = self.library.lt_collection_begins, self.library.lt_collection_ends
@@ -95,7 +107,7 @@ class Allocator:
             numbers = (c_int64 * (3 * room))()
             count = self.library.lt_record_end(numbers, room)
             if count <= room:
-                return [Event(numbers[3 * i], numbers[3 * i + 1], bool(numbers[3 * i + 2])) for i in range(count)]
+                return [Event(numbers[3 * i], numbers[3 * i + 1], numbers[3 * i + 2]) for i in range(count)]
             room = count
 
     def recorded_id(self, address: int) -> int:
@@ -115,7 +127,7 @@ class Lists:
         flat = [place for part in parts for place in part]
         self.library = allocator.library
         self.handle = self.library.lt_lists_make(
-            numbers([p.bytes for p in flat]), numbers([p.offset for p in flat]), numbers([int(p.direct) for p in flat]),
+            numbers([p.bytes for p in flat]), numbers([p.offset for p in flat]), numbers([p.caller for p in flat]),
             len(flat), numbers(begins), len(parts))
 
     def __del__(self) -> None:
@@ -217,7 +229,7 @@ def _command(build: list[str], kind: str, target: pathlib.Path) -> list[str]:
 
 def _name(kind: str) -> str:
     """The name of the library in the cache."""
-    sources = (_source(kind), FOLDER / "planned_addresses.h", FOLDER / "python_frames.h")
+    sources = (_source(kind), *(FOLDER / f"{name}.h" for name in ("planned_addresses", "arenas", "python_frames")))
     text = b"".join(source.read_bytes() for source in sources) + f"{torch.__file__} {sys.version}".encode()
     return f"{kind}-allocator-torch-{torch.__version__}-{hashlib.sha256(text).hexdigest()[:16]}.so"
 
@@ -244,10 +256,14 @@ def _built(kind: str) -> Allocator | None:
         return _opened(kind, cache.store_library(_name(kind), made) or made)  # once opened, a library needs its file no more
 
 
-@functools.cache
 def allocator(kind: str = "cpu") -> Allocator | None:
     """The allocator of a kind of device, in place; None where it cannot be (no compiler, or an allocator that nothing can
     be put upon)."""
+    return _put_in_place(kind)
+
+
+@functools.cache  # by a name that has one form: a second one's callbacks would be somebody else's
+def _put_in_place(kind: str) -> Allocator | None:
     if os.environ.get("LOWTIDE_ALLOCATOR") == "0":
         return None
     if kind == "cuda":

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import Error, Unsupported
-from .addresses import Allocator, Event, own_mark
+from .addresses import OWN, Allocator, Event, own_mark
 from .calls import Program, Storage
 from .code import Source, compiled
 from .devices import device_of
@@ -40,7 +40,7 @@ class Allocation:
     bytes: int
     result: int
     offset: int = 0
-    direct: bool = True  # made by a kernel that the unit's own lines call; else by one that a Python function among them calls
+    caller: int = OWN  # who has the kernel run that makes it (addresses.py)
 
 
 @dataclass
@@ -175,7 +175,7 @@ def _pack(events: list[Event], kept: dict[int, int], alignment: int) -> tuple[li
                 break
             at = max(at, -(-high // alignment) * alignment)
         offsets[number] = at
-    found = [Allocation(count, kept.get(number, -1), offsets.get(number, 0), direct) for number, count, direct in events if count]
+    found = [Allocation(count, kept.get(number, -1), offsets.get(number, 0), caller) for number, count, caller in events if count]
     return found, max((offsets[n] + size[n] for n in offsets), default=0)
 
 

@@ -185,6 +185,9 @@ class Updates:
         finally:
             self.live = False
 
+    def took_beside(self) -> None:
+        """Something in the last step lay beside the arena."""
+
     def forget_begun(self) -> None:
         """The step has failed before its updates: no parameter keeps a state that was made for it."""
         self.kept = None

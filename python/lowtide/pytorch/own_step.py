@@ -96,6 +96,21 @@ def _are(state: State | None, tensors: tuple[torch.Tensor, ...]) -> bool:
     return len(found) == len(tensors) and all(map(operator.is_, found, tensors))
 
 
+def _taken_back(state: State, tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Puts these tensors into a plain state again, each with the contents of what step() has put in its place. False where
+    that has another shape or type, or there are more or fewer."""
+    own = iter(tensors)
+    for key, entry in state.items():
+        if not isinstance(entry, torch.Tensor):
+            continue
+        kept = next(own, None)
+        if kept is None or (kept is not entry and (kept.shape != entry.shape or kept.dtype != entry.dtype)):
+            return False
+        if kept is not entry:
+            state[key] = kept.copy_(entry)
+    return next(own, None) is None
+
+
 class OwnUpdates(Updates):
     """The updates of an optimizer that no other file knows."""
 
@@ -114,6 +129,9 @@ class OwnUpdates(Updates):
         with super().running(aside):
             yield
         kept_sequences(self.optimizer).step_done()
+
+    def took_beside(self) -> None:
+        kept_sequences(self.optimizer).doubt()
 
     def held(self, name: str) -> State:
         """The state, or what it will be behind the first step."""
@@ -175,16 +193,8 @@ class OwnUpdates(Updates):
         finally:
             p.grad = before
         after = states.get(p)
-        if after and not _are(after, given):
-            now = [key for key, entry in after.items() if isinstance(entry, torch.Tensor)]
-            fits = len(now) == len(given) and all((after[key].shape, after[key].dtype) == (own.shape, own.dtype)
-                                                  for key, own in zip(now, given, strict=True))
-            if not fits:
-                states[p] = self.settled(after, list(given), list(given))
-                return True
-            for key, own in zip(now, given, strict=True):
-                if after[key] is not own:
-                    after[key] = own.copy_(after[key])
+        if after and not _taken_back(after, given):
+            states[p] = self.settled(after, list(given), list(given))
         return True
 
     def update(self, name: str, parameter: torch.Tensor, gradient: torch.Tensor,

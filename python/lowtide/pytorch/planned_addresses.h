@@ -6,16 +6,18 @@
 // allocator that was there before. Inside, the program says which part of the step runs
 // (lt_mark); each part has a list of (bytes, address) in the order in which its kernels allocate.
 // An address belongs to a call of the step's own, which is told by where Python stands (lt_mark,
-// `is_own`): a signal handler, a hook of the garbage collector, a trace function that allocates
-// runs in another frame. And it is given only while nothing lies there. So an allocation that is
-// not the next of the list, or somebody else's, goes to the allocator before and is counted; a
-// wrong list costs memory beside the arena and never a wrong result.
+// `caller_now`): a signal handler, a hook of the garbage collector, a finalizer that allocates
+// runs in another frame, or in functions of other names. And it is given only while nothing lies
+// there. So an allocation that the list has not, or somebody else's, goes to the allocator before
+// and is counted; a wrong list costs memory beside the arena and never a wrong result. Where an
+// update reads numbers off tensors, it may leave out what it allocated when it was measured
+// (Adafactor's, while a parameter is nearly zero): then another entry of the same size and
+// functions is taken.
 //
 // Recording: the same thread's allocations and releases as a list of events, by which the lists are
 // made; somebody else's are left out. Addresses of the arena need no release.
 //
-// Included once by each library, which defines take_memory, give_memory, trim_memory (of arenas)
-// and lt_install.
+// Included once by each library, which defines what arenas.h asks for, and lt_install.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -29,40 +31,18 @@
 #include <utility>
 #include <vector>
 
-#include "python_frames.h"  // first: Python's header is to be
+#include "arenas.h"
+#include "python_frames.h"
 
 namespace planned {
 
-char* take_memory(size_t bytes);  // null: there is none
-void give_memory(char* base, size_t bytes);
-void trim_memory(char* base, size_t kept, size_t bytes);  // the contents behind `kept` may go
+// Who has a kernel run that allocates: the part's own code, or Python functions that it calls,
+// known (functions_now: over 1) or not.
+enum Caller : int64_t { UNKNOWN = 0, OWN = 1 };
 
-struct Arena {
-  char* base = nullptr;
-  size_t bytes = 0;
-  // With `guard`: what lies in it now, by offset (begin, end); whether its owner has it still.
-  std::vector<std::pair<int64_t, int64_t>> taken;
-  bool owned = true;
-
-  // Whether nothing lies there; then something does.
-  bool take(int64_t begin, int64_t end) {
-    const auto behind = std::upper_bound(taken.begin(), taken.end(), std::pair{begin, INT64_MAX});
-    if (behind != taken.end() && behind->first < end) return false;
-    if (behind != taken.begin() && std::prev(behind)->second > begin) return false;
-    taken.insert(behind, {begin, end});
-    return true;
-  }
-
-  void give_up(int64_t begin) {
-    const auto found = std::lower_bound(taken.begin(), taken.end(), std::pair{begin, int64_t{0}});
-    if (found != taken.end() && found->first == begin) taken.erase(found);
-  }
-};
-
-// The lists of one plan. Part i has the allocations from begins[i] to begins[i + 1]. `direct`:
-// whether the part's own code calls the kernel, or a Python function that it calls does.
+// The lists of one plan. Part i has the allocations from begins[i] to begins[i + 1].
 struct Lists {
-  std::vector<int64_t> sizes, offsets, direct, begins;
+  std::vector<int64_t> sizes, offsets, callers, begins;
 };
 
 struct Counts {
@@ -73,16 +53,16 @@ struct Counts {
 };
 
 struct Event {
-  int64_t id, bytes, direct;  // bytes of an allocation; 0: it is released
+  int64_t id, bytes, caller;  // bytes of an allocation; 0: it is released
 };
 
 // What this thread runs.
 struct Running {
   Arena* arena = nullptr;  // of a step; null: there is none
   const Lists* lists = nullptr;
-  int64_t cursor = 0, end = 0;
-  bool watched = false;         // PyTorch hands kernels to somebody else's Python first
-  const void* frame = nullptr;  // of the own code; null: it does not run now
+  int64_t begin = 0, cursor = 0, end = 0;  // of the part that runs
+  bool watched = false;                    // PyTorch hands kernels to somebody else's Python first
+  const void* frame = nullptr;             // of the own code; null: it does not run now
   Counts counts;
 };
 
@@ -91,9 +71,7 @@ thread_local std::vector<Running> outer;  // steps in the middle of which this o
 thread_local bool recording = false;
 thread_local std::vector<Event> events;
 
-std::mutex guard;  // of what follows, and of what lies in arenas
-std::unordered_map<void*, int64_t> recorded;
-std::vector<Arena*> arenas;
+std::unordered_map<void*, int64_t> recorded;  // with `guard`, as what follows
 int64_t next_id = 1;
 
 // Whether an allocation of this thread goes straight to the allocator before.
@@ -101,36 +79,70 @@ inline bool idle() {
   return now.arena == nullptr && !recording;
 }
 
-// Whether an allocation is of the code that runs, which calls the kernel itself (`direct`) or
-// through Python functions. Signal handlers are put off meanwhile (entering.py).
-inline bool is_own(bool direct) {
-  if (now.frame == nullptr || collecting || is_tracing()) return false;
-  return (frame_now() == now.frame) == direct && (direct || !now.watched);
+// Whether an allocation may be of the code that runs or of functions that it calls. Signal handlers
+// are put off meanwhile (entering.py).
+inline bool may_be_own() {
+  return now.frame != nullptr && !collecting && !is_tracing();
 }
 
-// The planned place of an allocation inside a step; null: it is not the next of the list.
-inline void* place(size_t bytes) {
-  const auto size = static_cast<int64_t>(bytes);
-  if (now.cursor < now.end && now.lists->sizes[now.cursor] == size &&
-      is_own(now.lists->direct[now.cursor] != 0)) {
-    const int64_t begin = now.lists->offsets[now.cursor++];
-    const std::lock_guard<std::mutex> lock(guard);
-    if (now.arena->take(begin, begin + size)) {
-      now.counts.top = std::max(now.counts.top, begin + size);
-      ++now.counts.planned;
-      return now.arena->base + begin;
+inline int64_t caller_now() {
+  return frame_now() == now.frame ? OWN : functions_now(now.frame);
+}
+
+inline bool fits(int64_t entry, int64_t size, int64_t caller) {
+  const int64_t wanted = now.lists->callers[entry];
+  if (now.lists->sizes[entry] != size) return false;
+  return wanted == caller ||
+         (caller != OWN && (wanted == UNKNOWN || caller == UNKNOWN) && wanted != OWN);
+}
+
+// The place of an entry of the list; null: something lies there.
+inline void* place_of(int64_t entry) {
+  const int64_t begin = now.lists->offsets[entry], end = begin + now.lists->sizes[entry];
+  const std::lock_guard<std::mutex> lock(guard);
+  if (!now.arena->take(begin, end)) return nullptr;
+  now.counts.top = std::max(now.counts.top, end);
+  ++now.counts.planned;
+  return now.arena->base + begin;
+}
+
+// Of an allocation that is not the next of the list, by known functions: the place of another entry
+// of this size that they made, best behind the next.
+inline void* other_place(int64_t size, int64_t caller) {
+  const int64_t count = now.end - now.begin;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t entry = now.begin + (now.cursor - now.begin + i) % count;
+    if (now.lists->sizes[entry] != size || now.lists->callers[entry] != caller) continue;
+    if (void* found = place_of(entry); found != nullptr) {
+      now.cursor = std::max(now.cursor, entry + 1);
+      return found;
     }
   }
+  return nullptr;
+}
+
+// The planned place of an allocation inside a step; null: it has none.
+inline void* place(size_t bytes) {
+  const auto size = static_cast<int64_t>(bytes);
+  const int64_t caller = may_be_own() ? caller_now() : UNKNOWN;
+  void* found = nullptr;
+  if (may_be_own() && (caller == OWN || !now.watched)) {
+    if (now.cursor < now.end && fits(now.cursor, size, caller))
+      found = place_of(now.cursor++);
+    else if (caller > OWN)
+      found = other_place(size, caller);
+  }
+  if (found != nullptr) return found;
   ++now.counts.beside;
   now.counts.beside_bytes = std::max(now.counts.beside_bytes, size);
   return nullptr;
 }
 
 inline void record(void* data, size_t bytes) {
-  const bool direct = frame_now() == now.frame;
+  const int64_t caller = caller_now();
   const std::lock_guard<std::mutex> lock(guard);
   recorded[data] = next_id;
-  events.push_back({next_id++, static_cast<int64_t>(bytes), direct ? 1 : 0});
+  events.push_back({next_id++, static_cast<int64_t>(bytes), caller});
 }
 
 // Of a thread that is not idle: at its planned place, recorded, or as the allocator before gives
@@ -140,19 +152,11 @@ inline c10::DataPtr allocate(c10::Allocator& before, size_t bytes, c10::DeleterF
   void* data = recording ? nullptr : place(bytes);
   if (data == nullptr) {
     c10::DataPtr given = before.allocate(bytes);
-    if (!recording || !(is_own(true) || is_own(false))) return given;
+    if (!recording || !may_be_own()) return given;
     data = given.release_context();
     record(data, bytes);
   }
   return {data, data, release, device};
-}
-
-// It goes when nothing lies in it any more and its owner has left it. With `guard`.
-inline void leave(Arena* arena) {
-  if (arena->owned || !arena->taken.empty()) return;
-  arenas.erase(std::find(arenas.begin(), arenas.end(), arena));
-  give_memory(arena->base, arena->bytes);
-  delete arena;
 }
 
 // True: it lay in an arena, and that was all. False: the allocator before is to release it.
@@ -188,7 +192,7 @@ void lt_own(int64_t begins) {
   planned::now.frame = begins != 0 ? planned::frame_now() : nullptr;
 }
 
-// How many events there are; of them at most `room` are written: id, bytes, whether it is direct.
+// How many events there are; of them at most `room` are written: id, bytes, caller.
 int64_t lt_record_end(int64_t* numbers, int64_t room) {
   const auto& events = planned::events;
   planned::recording = false;
@@ -196,7 +200,7 @@ int64_t lt_record_end(int64_t* numbers, int64_t room) {
   for (size_t i = 0; i < events.size() && static_cast<int64_t>(i) < room; ++i) {
     numbers[3 * i] = events[i].id;
     numbers[3 * i + 1] = events[i].bytes;
-    numbers[3 * i + 2] = events[i].direct;
+    numbers[3 * i + 2] = events[i].caller;
   }
   return static_cast<int64_t>(events.size());
 }
@@ -208,43 +212,13 @@ int64_t lt_recorded_id(void* data) {
   return found == planned::recorded.end() ? 0 : found->second;
 }
 
-// Null: no memory.
-void* lt_arena_make(int64_t bytes) {
-  const auto size = static_cast<size_t>(bytes > 0 ? bytes : 1);
-  char* base = planned::take_memory(size);
-  if (base == nullptr) return nullptr;
-  auto* arena = new planned::Arena;
-  arena->base = base;
-  arena->bytes = size;
-  const std::lock_guard<std::mutex> lock(planned::guard);
-  planned::arenas.push_back(arena);
-  return arena;
-}
-
-// It goes when nothing lies in it any more: a traceback may still hold a failed step's values.
-void lt_arena_free(void* handle) {
-  const std::lock_guard<std::mutex> lock(planned::guard);
-  static_cast<planned::Arena*>(handle)->owned = false;
-  planned::leave(static_cast<planned::Arena*>(handle));
-}
-
-void* lt_arena_base(void* handle) {
-  return static_cast<planned::Arena*>(handle)->base;
-}
-
-// The memory of the bytes from `kept` may be given to others; they stay addresses.
-void lt_arena_trim(void* handle, int64_t kept) {
-  const auto* arena = static_cast<planned::Arena*>(handle);
-  planned::trim_memory(arena->base, static_cast<size_t>(kept), arena->bytes);
-}
-
 // The allocations of a plan: `parts` lists, `count` in all.
-void* lt_lists_make(const int64_t* sizes, const int64_t* offsets, const int64_t* direct,
+void* lt_lists_make(const int64_t* sizes, const int64_t* offsets, const int64_t* callers,
                     int64_t count, const int64_t* begins, int64_t parts) {
   auto* made = new planned::Lists;
   made->sizes.assign(sizes, sizes + count);
   made->offsets.assign(offsets, offsets + count);
-  made->direct.assign(direct, direct + count);
+  made->callers.assign(callers, callers + count);
   made->begins.assign(begins, begins + parts + 1);
   return made;
 }
@@ -274,7 +248,8 @@ int64_t lt_step_begin(void* arena, const void* of_plan, int64_t watched) {
 void lt_mark(int64_t part) {
   if (planned::now.arena == nullptr) return;
   planned::now.frame = planned::frame_now();
-  planned::now.cursor = planned::now.lists->begins[static_cast<size_t>(part)];
+  planned::now.begin = planned::now.lists->begins[static_cast<size_t>(part)];
+  planned::now.cursor = planned::now.begin;
   planned::now.end = planned::now.lists->begins[static_cast<size_t>(part) + 1];
 }
 

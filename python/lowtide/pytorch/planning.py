@@ -142,7 +142,7 @@ def _measured_of(rows: list) -> list[Measured]:
 
 def rows_of(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
-        return [[a.bytes, a.result, a.offset, a.direct] for a in found]
+        return [[a.bytes, a.result, a.offset, a.caller] for a in found]
 
     return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
             for m in measured]

@@ -20,7 +20,7 @@ from .. import _library
 from ..errors import Internal
 from ..plans import Plan, PlannedStep
 from . import ranks  # noqa: F401: lowtide::average
-from .addresses import Place
+from .addresses import UNKNOWN, Place
 from .calls import MADE, UNCOUNTED_WRITES, Program
 from .code import Source
 from .first_run import NAME, FirstRun, is_look
@@ -105,7 +105,7 @@ class _Generator:
 
     def allocations(self, found: list[Allocation], unit: Unit, workspace: int) -> list[Place]:
         made = results(unit)
-        return [Place(a.bytes, self.at[made[a.result]] if a.result >= 0 else workspace + a.offset, a.direct) for a in found]
+        return [Place(a.bytes, self.at[made[a.result]] if a.result >= 0 else workspace + a.offset, a.caller) for a in found]
 
     def judge(self) -> None:
         """Before anything of the model is changed: whether the step may go on."""
@@ -180,7 +180,7 @@ class _Generator:
                 self.source.emit(f"mark({len(self.parts)})")
             home = self.transfers.homes.get(storage)
             size = self.program.storages[storage].bytes if home is None else home.layout.bytes
-            self.parts.append([Place(size, self.places.offset(step.address), direct=False)])
+            self.parts.append([Place(size, self.places.offset(step.address), UNKNOWN)])
             self.source.emit(f"{self.base(storage)} = load({storage})")
             if self.program.storages[storage].base >= 0:
                 self.source.there(self.program.storages[storage].base)

@@ -502,18 +502,22 @@ def sequences(optimizer: torch.optim.Optimizer, steps: int = 1) -> dict[Kind, tu
     return found
 
 
-AHEAD, OFTEN = 8, 64  # steps of the small copies beyond the next; steps after which they are made again
+AHEAD = 8  # steps of the small copies beyond the next
+OFTEN, SELDOM = 64, 4096  # steps after which they are made again: at first, and where nothing has changed for long
 
 
 class Sequences:
     """The ops of the next step() of each kind, and for how many steps they are known to hold.
 
     Small copies are not stepped in each step: those that are tried go AHEAD, and where no op changes on the way, and no option
-    and no state is exchanged, they are tried again after OFTEN steps. An op that changes meanwhile takes its memory beside
-    the arena, until then."""
+    and no state is exchanged, they are tried again after OFTEN steps, and each time that they are found the same, after twice as
+    many. An op that changes meanwhile takes its memory beside the arena, and they are tried again after OFTEN steps (`doubt`)."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.found, self.left = sequences(optimizer), OFTEN
+    def __init__(self, optimizer: torch.optim.Optimizer, before: Sequences | None = None) -> None:
+        self.found, self.steps = sequences(optimizer), OFTEN
+        if before is not None and before.left <= 0 and before.found == self.found:
+            self.steps = min(2 * before.steps, SELDOM)
+        self.left = self.steps
         self.said = sorted(self.found.items())
         late = rehearsal_of(optimizer).late
         if any(id(p) in late and not optimizer.state.get(p) for group in optimizer.param_groups for p in group["params"]):
@@ -535,6 +539,10 @@ class Sequences:
     def step_done(self) -> None:
         self.left -= 1
         self.count = len(self.state)
+
+    def doubt(self) -> None:
+        """Something lay beside the arena: it may be that other ops run."""
+        self.steps, self.left = OFTEN // 2, min(self.left, OFTEN)
 
 
 def _alike(value: Any, before: Any) -> bool:
@@ -565,8 +573,8 @@ def sequences_hold(optimizer: torch.optim.Optimizer) -> bool:
 def kept_sequences(optimizer: torch.optim.Optimizer) -> Sequences:
     """Raises what `sequences` raises."""
     if not sequences_hold(optimizer):
-        _sequences.pop(optimizer, None)
-        _sequences[optimizer] = Sequences(optimizer)
+        before = _sequences.pop(optimizer, None)
+        _sequences[optimizer] = Sequences(optimizer, before)
     return _sequences[optimizer]
 
 

@@ -425,6 +425,8 @@ class Step:
         try:
             with ready.planned.captured.updates.running(ready.code.aside):
                 outputs = self._in_arena(ready, given)
+            if self.memory.beside:
+                ready.planned.captured.updates.took_beside()
         except BaseException as problem:
             self._tell_ranks(problem, ready)
             self._explain(problem, ready, buffers, state)
