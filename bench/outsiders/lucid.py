@@ -32,7 +32,7 @@ VISION: list[tuple[str, str, dict[str, Any]]] = [
                                                                                      ("mlp_mult", 2))}}),
     ("twins_svt", "TwinsSVT", {"num_classes": 5, "s1_emb_dim": 8, "s2_emb_dim": 8, "s3_emb_dim": 16, "s4_emb_dim": 16, "s1_local_patch_size": 2,
                                "s2_local_patch_size": 2, "s3_local_patch_size": 2, "s1_patch_size": 2, "s2_patch_size": 2, "s3_patch_size": 2,
-                               "s4_patch_size": 2, "s4_depth": 1, "s1_global_k": 2, "s2_global_k": 2, "s3_global_k": 1, "s4_global_k": 1}),
+                               "s4_patch_size": 2, "s3_depth": 1, "s4_depth": 1, "s1_global_k": 2, "s2_global_k": 2, "s3_global_k": 1, "s4_global_k": 1}),
     ("crossformer", "CrossFormer", {"num_classes": 5, "dim": (8, 8, 16, 16), "depth": (1, 1, 1, 1), "global_window_size": (4, 2, 1, 1),
                                     "local_window_size": 1}),
     ("max_vit", "MaxViT", {"num_classes": 5, "dim": 8, "dim_conv_stem": 8, "dim_head": 4, "depth": (1, 1), "window_size": 4}),
@@ -41,7 +41,6 @@ VISION: list[tuple[str, str, dict[str, Any]]] = [
                                  "depths": (1, 1, 1), "patch_size": (1, 1)}),
     ("xcit", "XCiT", VIT | {"cls_depth": 1}), ("rvt", "RvT", VIT), ("regionvit", "RegionViT", {
         "dim": (8, 8, 16, 16), "depth": (1, 1, 1, 1), "window_size": 1, "num_classes": 5}),
-    ("sep_vit", "SepViT", {"num_classes": 5, "dim": 8, "dim_head": 4, "heads": (1, 2), "depth": (1, 1), "window_size": 4}),
     ("scalable_vit", "ScalableViT", {"num_classes": 5, "dim": 8, "heads": (1, 2), "depth": (1, 1), "ssa_dim_key": (4, 4),
                                      "reduction_factor": (2, 1), "window_size": (4, None)}),
     ("cross_vit", "CrossViT", {"image_size": 32, "num_classes": 5, "sm_dim": 16, "lg_dim": 16, "sm_patch_size": 8, "sm_enc_depth": 1,
@@ -84,6 +83,12 @@ def _vision(module: str, head: str, given: dict[str, Any]):
 
 for _module, _head, _given in VISION:
     enter("vit_pytorch", f"vit_pytorch/{_module}", lambda m=_module, h=_head, g=_given: _vision(m, h, g))
+
+
+@network("vit_pytorch", "vit_pytorch/sep_vit")
+def _sep_vit():
+    model = _of_vit("sep_vit", "SepViT")(num_classes=5, dim=8, dim_head=4, heads=(1, 2), depth=(1, 1))
+    return model, lambda: (image(2, 56), classes(5)), labelled  # its windows have a side of 7, whatever it is told
 
 
 @network("vit_pytorch", "vit_pytorch/vivit")

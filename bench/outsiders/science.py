@@ -373,7 +373,7 @@ def _kernels():
 def _rtdl():
     from rtdl_revisiting_models import FTTransformer
     model = FTTransformer(n_cont_features=3, cat_cardinalities=[4, 3], d_out=5, n_blocks=1, d_block=8, attention_n_heads=2, attention_dropout=0.1,
-                          ffn_d_hidden=16, ffn_dropout=0.1, residual_dropout=0.0)
+                          ffn_d_hidden_multiplier=2.0, ffn_dropout=0.1, residual_dropout=0.0)
     return model, lambda: (torch.randn(4, 3), torch.randint(0, 3, (4, 2)), classes(5, 4)), labelled
 
 
@@ -415,8 +415,8 @@ def _crf():
 def _efficientnet():
     from efficientnet_pytorch import EfficientNet
     from efficientnet_pytorch.utils import BlockArgs, GlobalParams
-    blocks = [BlockArgs(1, 3, [1], 1, 8, 8, 0.25, True), BlockArgs(1, 3, [2], 2, 8, 8, 0.25, True)]
-    sizes = GlobalParams(1.0, 1.0, 32, 0.1, 5, 0.99, 1e-3, 0.2, 8, None, True)
+    blocks = [BlockArgs(1, 3, [1], 1, 32, 32, 0.25, True), BlockArgs(1, 3, [2], 2, 32, 64, 0.25, True)]
+    sizes = GlobalParams(0.25, 1.0, 32, 0.1, 5, 0.99, 1e-3, 0.2, 8, None, True)
     return EfficientNet(blocks, sizes), lambda: (image(2), classes(5)), labelled
 
 
@@ -467,7 +467,7 @@ def _ssim():
 @network("entmax", "entmax/sparse")
 def _entmax():
     from entmax import Entmax15Loss
-    loss = Entmax15Loss(reduction="mean")
+    loss = Entmax15Loss()
     return nn.Linear(6, 5), lambda: (torch.randn(4, 6), classes(5, 4)), lambda m, b: loss(m(b[0]), b[1])
 
 

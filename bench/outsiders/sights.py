@@ -17,7 +17,7 @@ IMAGES: list[tuple[str, str, dict[str, Any]]] = [
     ("resnet", "ResNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}),
     ("regnet", "RegNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 8}),
     ("efficientnet", "EfficientNetForImageClassification", {
-        "hidden_dim": 32, "width_coefficient": 0.25, "depth_coefficient": 0.3}), ("levit", "LevitForImageClassification", {
+        "hidden_dim": 320, "width_coefficient": 0.25, "depth_coefficient": 0.3}), ("levit", "LevitForImageClassification", {
             "hidden_sizes": [16, 16, 16], "num_attention_heads": [2, 2, 2], "depths": [1, 1, 1], "key_dim": [4, 4, 4], "image_size": 64,
             "patch_size": 16}),
     ("mobilenet_v1", "MobileNetV1ForImageClassification", {"depth_multiplier": 0.25, "min_depth": 4}),
@@ -30,7 +30,7 @@ IMAGES: list[tuple[str, str, dict[str, Any]]] = [
                                                       "patch_sizes": [7, 3, 3, 3]}),
     ("focalnet", "FocalNetForImageClassification", {"embed_dim": 8, "depths": [1, 1], "hidden_sizes": [8, 16], "focal_levels": [2, 2],
                                                     "focal_windows": [3, 3], "patch_size": 4}),
-    ("cvt", "CvtForImageClassification", {"embed_dim": [8, 8, 16], "num_heads": [1, 1, 2], "depth": [1, 1, 1]}),
+    ("cvt", "CvtForImageClassification", {"embed_dim": [8, 8, 16], "num_heads": [1, 1, 2], "depth": [1, 2, 3]}),
     ("dinov2", "Dinov2ForImageClassification", {}), ("bit", "BitForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 16],
                                                                                         "depths": [1, 1], "num_groups": 4}),
     ("hiera", "HieraForImageClassification", {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "image_size": [32, 32], "patch_size": [4, 4],
