@@ -445,7 +445,7 @@ def test_contents_that_nobody_kept_and_somebody_wrote_are_named():
     model.weight.data.fill_(3)
     kept.put_back()
     assert kept.lost == ["'large'"] and not bool((model.weight == 3).any())
-    assert known.KnownValues(lambda: None).unsure is False
+    assert known.KnownValues(lambda: None, foretold_sizes.Sizes(None)).unsure is False
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -124,6 +124,7 @@ class Decisions:
         self.answers, self.tried, self.trying = answers, tried, trying
         self.fill, self.filled = read_numbers.FILLS[fill], False  # a number for words, and whether one was asked for
         self.sources: Callable[[torch.fx.Node], Source | None] = lambda node: None  # foretold.py; the run says them
+        self.whole: Callable[[torch.Tensor], int | None] = lambda asked: None  # foretold_sizes.py; the run says it, too
         self.count = 0
         self.asking = False
 
@@ -152,7 +153,7 @@ class Decisions:
         if self.count >= MOST:
             raise Branch(f"more than {MOST} decisions on the contents of tensors")
         at = _calls_from(frame)
-        foretold = foretell(asked, self.sources)
+        foretold = foretell(asked, self.sources, [])
         if foretold is not None:
             return Answer(foretold.value, at, foretold=foretold, known=True)
         before = self.tried.get(at)
@@ -165,7 +166,7 @@ class Decisions:
             return kind(self.fill)
         condition = read_numbers.condition(frame)
         if condition is None:
-            return None
+            return self.whole(tensor()) if kind is int else None
         asked = condition.of(tensor().detach().reshape(()).to(torch.int64 if kind is int else torch.float64))
         answer = self.ask(asked, frame) if isinstance(asked, torch.Tensor) else bool(asked)
         return condition.number_with(answer, kind)

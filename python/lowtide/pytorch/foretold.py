@@ -1,18 +1,19 @@
-"""Decisions whose answer is known before the step: computed of parameters, buffers and constants, and of nothing else.
+"""Answers that are known before the step: computed of parameters, buffers, constants and, where asked for, the batch, and of nothing else.
 
-    foretold = foretell(asked, sources)    None, or the answer now and how to find it again
-    foretold.holds()                       before a step: whether the tensors still give that answer
+    foretold = foretell(asked, sources, read)  None, or the answer now and how to find it again
+    foretold.holds(batch)                      before a step: whether the tensors still give that answer
 
 The ops that lead to what is asked are read off the graph that is being traced: backward from its node, with every op that writes to
 memory that one of these reads. They run on the tensors that are there before the step; where one is written, on a
-copy, so nothing of the user's changes. None where the batch or random numbers have a part in it, or where it takes more
-than a little (LARGEST elements, MANY ops): it is asked in every step.
+copy, so nothing of the user's changes. None where a tensor without a source or random numbers have a part in it, or where it takes more
+than a little (LARGEST elements, MANY ops): it is asked in every step. Branches (decisions.py) have no source for the batch; sizes
+(foretold_sizes.py) do.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -26,23 +27,50 @@ from .schemas import schema_writes
 LARGEST = 1 << 16
 MANY = 256
 
-Source = Callable[[], torch.Tensor]  # the tensor as it is now
+Source = Callable[[list[torch.Tensor]], torch.Tensor]  # of the batch's tensors: the tensor as it is now
 
 
 @dataclasses.dataclass(frozen=True)
 class Foretold:
     """`sources`: of the placeholders of the module, in their order."""
 
-    value: bool
+    value: Any
     module: torch.fx.GraphModule
     sources: tuple[Source, ...]
+    read: Callable[[torch.Tensor], Any] = bool
 
-    def now(self) -> bool:
+    def now(self, batch: list[torch.Tensor]) -> Any:
         with torch.no_grad(), _disable_current_modes():
-            return bool(self.module(*(source() for source in self.sources)))
+            return self.read(self.module(*(source(batch) for source in self.sources)))
 
-    def holds(self) -> bool:
-        return self.now() == self.value
+    def holds(self, batch: list[torch.Tensor]) -> bool:
+        return self.now(batch) == self.value
+
+
+def source_of(node: torch.fx.Node, model: Any, externals: list[Any], with_batch: bool = False,
+              without: Collection[str] = ()) -> Source | None:
+    """Where the tensor of a node without operands is found before each step; None: in the batch, unless that is a place, too,
+    or among the names `without`."""
+    if node.op == "get_attr":
+        for external in externals:
+            if external.target == node.target:
+                return lambda batch: external.now()
+        held = getattr(get_proxy_mode().tracer.root, node.target)
+        return (lambda batch: held) if type(held) in (torch.Tensor, torch.nn.Parameter) else None
+    place = [n for n in node.graph.nodes if n.op == "placeholder"].index(node)
+    for tensors in (model.parameters, model.buffers):
+        if place < len(tensors):
+            name = list(tensors)[place]
+            return (lambda batch: tensors[name]) if name not in without else None
+        place -= len(tensors)
+    return (lambda batch: batch[place]) if with_batch else None
+
+
+def is_held(node: torch.fx.Node, model: Any, externals: list[Any]) -> bool:
+    """Whether it is a tensor that outlives the step: no constant, nor one of the batch."""
+    if node.op == "get_attr":
+        return any(external.target == node.target for external in externals)
+    return [n for n in node.graph.nodes if n.op == "placeholder"].index(node) < len(model.parameters) + len(model.buffers)
 
 
 def _node_of(asked: Any) -> torch.fx.Node | None:
@@ -94,8 +122,10 @@ def _backward_from(last: torch.fx.Node) -> list[torch.fx.Node]:
     return nodes[:nodes.index(last) + 1][::-1]
 
 
-def foretell(asked: Any, sources: Callable[[torch.fx.Node], Source | None]) -> Foretold | None:
-    """`sources`: of a node without operands (placeholder, get_attr) where its tensor is found before each step; None: it comes with the batch."""
+def foretell(asked: Any, sources: Callable[[torch.fx.Node], Source | None], batch: list[torch.Tensor],
+             read: Callable[[torch.Tensor], Any] = bool) -> Foretold | None:
+    """`sources`: of a node without operands (placeholder, get_attr) where its tensor is found before each step; None: nobody can say.
+    `batch`: the sample's tensors. `read`: what is wanted of the tensor."""
     last = _node_of(asked)
     nodes = _leading_to(last) if last is not None else None
     if not nodes:
@@ -114,8 +144,8 @@ def foretell(asked: Any, sources: Callable[[torch.fx.Node], Source | None]) -> F
         if _storages(node.meta.get("val")) & written:
             made[node] = graph.call_function(torch.clone, (made[node],))
     graph.output(made[last])
-    whole = Foretold(True, torch.fx.GraphModule(torch.nn.Module(), graph), tuple(found))
+    whole = Foretold(None, torch.fx.GraphModule(torch.nn.Module(), graph), tuple(found), read)
     try:
-        return dataclasses.replace(whole, value=whole.now())
+        return dataclasses.replace(whole, value=whole.now(batch))
     except Exception:  # noqa: BLE001: what cannot be computed alone is asked in every step
         return None

@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from . import ctc, least_squares, recorded, this_thread
 from .decisions import remembered
+from .foretold_sizes import Sizes
 from .schemas import schema_writes, tensors_among
 from .ways_round import refuse_packed
 
@@ -53,10 +54,10 @@ class KnownValues(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __init__(self, after: Callable[[], None]) -> None:
+    def __init__(self, after: Callable[[], None], sizes: Sizes) -> None:
         """`after` is called behind each op."""
         super().__init__()
-        self.after = after
+        self.after, self.sizes = after, sizes
         self.unsure = False  # a library looks into contents that are not known, and takes another path than in eager mode
         self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
 
@@ -79,10 +80,16 @@ class KnownValues(TorchDispatchMode):
             if real is not None:
                 with _disable_current_modes():
                     return real.item()
+            number = self.sizes.number(args[0]) if self.sizes.numbers else None
+            if number is not None:
+                return number
         if func in _COMPARING and isinstance(args[0], FakeTensor):
             return self.compare(func, args, kwargs)
         refuse_packed(func)
         func, args, kwargs = least_squares.instead_of(*ctc.instead_of(func, args, kwargs))
+        if self.sizes.concern(func, args):
+            with self:
+                func, args, kwargs = self.sizes.instead_of(func, args, kwargs)
         out = recorded.record(func, args, kwargs)
         if out is recorded.DECLINED:
             out = func(*args, **kwargs)

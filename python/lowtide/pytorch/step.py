@@ -28,7 +28,7 @@ import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
-from . import ranks
+from . import foretold_sizes, ranks
 from .addresses import Allocator, Arena, Lists, allocator
 from .beside_eager import rehearsed
 from .batches import BatchSpec, tensors_of
@@ -208,7 +208,7 @@ class Step:
         def read() -> tuple[list[torch.Tensor], Any, int]:
             leaves, spec = tensors_of(batch)
             key = Signature.of(self._model, self._optimizer, leaves, spec)
-            return leaves, key, next((k for k, (guards, ready) in enumerate(self._alike.get(key, ())) if guards.hold() and _answered(ready)), -1)
+            return leaves, key, next((k for k, (guards, ready) in enumerate(self._alike.get(key, ())) if guards.hold() and _answered(ready, leaves)), -1)
 
         if self._options.data_parallel:
             leaves, key, found = ranks.on_all(read, lambda made: (made[1:], str([tuple(t.shape) for t in made[0]])), _OTHER_BATCH,
@@ -222,7 +222,7 @@ class Step:
         steady = self._steady
         if steady is not None:
             leaves = steady.leaves(batch)
-            if leaves is not None and steady.holds() and _answered(steady.ready):
+            if leaves is not None and steady.holds() and _answered(steady.ready, leaves):
                 return leaves, steady.ready
         leaves, key, found = self._read(batch)
         if found is not None:
@@ -243,8 +243,19 @@ class Step:
         """A plan, with the values that it holds for."""
         self._steady = None
         guards = Guards(*self._holds_for(made, note))
-        self._alike.setdefault(key, []).append((guards, made))
+        alike = self._alike.setdefault(key, [])
+        alike.append((guards, made))
         self._ready[(*key, len(self._ready), id(made))] = made
+        sized = [pair for pair in alike if isinstance(pair[1], _Ready) and pair[1].planned.captured.trace.sizes]
+        if len(sized) > foretold_sizes.MOST:
+            self._drop(alike, *sized[0])
+        if len(sized) == foretold_sizes.TOLD and foretold_sizes.WARNING not in self._told:
+            self._told.add(foretold_sizes.WARNING)
+            warnings.warn(f"lowtide: {foretold_sizes.WARNING}", stacklevel=5)
+
+    def _drop(self, alike: list[tuple[Guards, _Ready]], guards: Guards, ready: _Ready) -> None:
+        alike.remove((guards, ready))
+        self._ready = {other: kept for other, kept in self._ready.items() if kept is not ready}
 
     def _holds_for(self, made: _Ready, note: Note) -> tuple[list[Entry], set[tuple[int, Any]], list[Kind]]:
         """What Guards takes."""
@@ -263,8 +274,7 @@ class Step:
                          and entry.name not in self._told]
                 self._told |= {entry.name for entry, _ in changed if entry.key != "training"}
                 if any(type(value) in (int, float, str) for entry, now in changed for value in (entry.value, now)):
-                    alike.remove((guards, ready))
-                    self._ready = {other: kept for other, kept in self._ready.items() if kept is not ready}
+                    self._drop(alike, guards, ready)
         if said:
             warnings.warn(f"lowtide: {', '.join(dict.fromkeys(said))}: a plan holds for Python's values, so the step is captured anew "
                           "for each; a tensor in the place of a number needs no new plan", stacklevel=5)
@@ -539,12 +549,13 @@ def _watched(program: Program, code: Executable) -> list[tuple[int, int, str]]:
     return found
 
 
-def _answered(ready: Any) -> bool:
-    """Whether what decides its branches before the step gives the answers that it was planned for (foretold.py)."""
-    branches = ready.planned.captured.trace.branches if isinstance(ready, _Ready) else []
-    if branches:
-        ready.planned.captured.trace.model.follow()
-    return all(branch.holds() for branch in branches)
+def _answered(ready: Any, batch: list[torch.Tensor]) -> bool:
+    """Whether what decides its branches and sizes before the step gives the answers that it was planned for (foretold.py)."""
+    trace = ready.planned.captured.trace if isinstance(ready, _Ready) else None
+    foretold = [*trace.branches, *trace.sizes] if trace is not None else []
+    if foretold:
+        trace.model.follow()
+    return all(each.holds(batch) for each in foretold)
 
 
 def constants_now(program: Program) -> list[torch.Tensor]:

@@ -13,6 +13,7 @@ labels the nodes that were made since the one before.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import linecache
 import os
 import re
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -38,7 +40,8 @@ from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
 from .externals import External, Externals
 from .decisions import Branch, Decisions, asked_of, decided, settle
-from .foretold import Foretold
+from .foretold import Foretold, is_held, source_of
+from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .untouched import Note
@@ -96,6 +99,7 @@ class Options:
     data_parallel: bool = False  # gradients are averaged over all ranks
     check_gradients: bool = False  # the last leaf of aux says of each gradient how large it is
     layouts: Any = None  # where kernels were seen to put results otherwise than fake kernels say (layouts.py)
+    numbers: bool = False  # whole numbers of the batch are read before the step (foretold_sizes.py)
     real_formulas: bool = True  # a step in parts adds in orders of its own, and PyTorch's other formulas can be cut
 
 
@@ -114,6 +118,7 @@ class Trace:
     checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
     branches: list[Foretold] = field(default_factory=list)  # decisions that the plan holds for
+    sizes: list[Foretold] = field(default_factory=list)  # sizes that contents of the batch decide, for which it holds, too
     inputs: list[weakref.ref] = field(default_factory=list)  # the batch's tensors, while the caller has them
     externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
     carried: Carried = field(default_factory=Carried)  # what the forward pass keeps in attributes; its outputs follow those of aux
@@ -435,16 +440,37 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     inputs = apart(inputs)
     batch = spec.batch_of(inputs)
     shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
+    numbers = dataclasses.replace(options, numbers=True)
     try:
         _trace_with([shell], trace, inputs, options, note)
+        if are_open(trace.module) and _with_numbers(shell, trace, inputs, numbers, note):
+            options = numbers
         note.refuse_used()
         _settle(shell, trace, batch, inputs, options, note)
     except Unsupported as refused:
         ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
-        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)) or not _traced_again(shell, trace, batch, inputs, options, note):
+        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)):
             raise refused from None
+        again = _traced_again(shell, trace, batch, inputs, options, note)
+        if not again or are_open(trace.module):
+            note.put_back()
+            if not isinstance(refused.__cause__, GuardOnDataDependentSymNode) or not _with_numbers(shell, trace, inputs, numbers, note):
+                raise refused from None
+            note.refuse_used()
+            _settle(shell, trace, batch, inputs, numbers, note)
     _spread_places(trace)
     return trace
+
+
+def _with_numbers(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Options, note: Note) -> bool:
+    """Once more, with the whole numbers of the batch that the step would read; whether that can be captured."""
+    again = dataclasses.replace(trace)
+    try:
+        _trace_with([shell], again, inputs, options, note)
+    except Unsupported:
+        return False
+    vars(trace).update(vars(again))
+    return True
 
 
 def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.Tensor],
@@ -454,7 +480,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
     def attempt(decisions: Decisions) -> torch.fx.GraphModule:
         labels = _Labels(model.module, decisions.ended)
-        values, seen = KnownValues(labels.after_op), []  # the second: Externals, of the one run of `followed`
+        sizes = Sizes([leaf() for leaf in trace.inputs] if not options.data_parallel else None)
+        values, seen = KnownValues(labels.after_op, sizes), []  # the second: Externals, of the one run of `followed`
 
         def keep(given: Sequence[torch.Tensor], exchanged: dict[str, torch.Tensor]) -> list[torch.Tensor]:
             held = {**model.parameters, **model.buffers}
@@ -470,7 +497,11 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             externals = Externals(note.reachable, flat[0].fake_mode)
             seen.append(externals)
             formulas = real_formulas() if options.real_formulas else fake_kernels()
-            decisions.sources = lambda node: _source(node, model, externals.found)
+            decisions.sources = lambda node: source_of(node, model, externals.found)
+            decisions.whole = sizes.number if options.numbers else decisions.whole
+            sizes.numbers = options.numbers
+            sizes.sources = lambda node: source_of(node, model, externals.found, with_batch=True, without=set(trace.trained))
+            sizes.of_batch = lambda node: None if is_held(node, model, externals.found) else sizes.sources(node)
             try:
                 with values, externals, externals.contents_read(), asked_of(decisions, values.value), formulas:
                     return step(*flat)
@@ -483,7 +514,9 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
                   counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(),
                   streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
-                return make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+                made = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+            trace.sizes = sizes.found
+            return made
         finally:
             trace.unsure = values.unsure
             note.put_back()
@@ -501,23 +534,6 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         raise refusal(problem) from problem
 
 
-def _source(node: torch.fx.Node, model: Model, externals: list[External]) -> Callable[[], torch.Tensor] | None:
-    """Where the tensor of a node without operands is found before each step; None: in the batch."""
-    if node.op == "get_attr":
-        for external in externals:
-            if external.target == node.target:
-                return external.now
-        held = getattr(get_proxy_mode().tracer.root, node.target)
-        return (lambda: held) if type(held) in (torch.Tensor, torch.nn.Parameter) else None
-    place = [n for n in node.graph.nodes if n.op == "placeholder"].index(node)
-    for tensors in (model.parameters, model.buffers):
-        if place < len(tensors):
-            name = list(tensors)[place]
-            return lambda: tensors[name]
-        place -= len(tensors)
-    return None
-
-
 def _settle(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor], options: Options, note: Note) -> None:
     """Traces once more, from the state that the forward pass leaves behind, where the step may depend on it."""
     if not needs_again(trace.carried):
@@ -525,6 +541,7 @@ def _settle(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
     again, equal = Trace(None, trace.model, trace.trained, trace.batch_spec), False  # type: ignore[arg-type]
     try:
         enter_state_behind(trace.carried)
+        again.inputs = trace.inputs
         _trace_with([shell], again, inputs, options, Note(trace.model.module, shell._loss_fn))
         equal = list(graph_of(trace.module, trace.externals)) == list(graph_of(again.module, again.externals))
     except Unsupported:
