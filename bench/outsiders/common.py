@@ -7,12 +7,15 @@ with momentum and, of each eighth, another one come about; the mode is training,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
 import os
+import sys
+import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -72,6 +75,20 @@ def network(package: str, name: str, **more: Any) -> Callable:
         enter(package, name, make, **more)
         return make
     return take
+
+
+@contextlib.contextmanager
+def without(*modules: str) -> Iterator[None]:
+    """Within, modules of a package that is not installed may be imported, as no network here uses them."""
+    stood_in = {name: types.ModuleType(name) for name in modules if importlib.util.find_spec(modules[0]) is None}
+    for name, module in stood_in.items():
+        setattr(stood_in.get(name.rpartition(".")[0], module), name.rpartition(".")[2], module)
+    sys.modules.update(stood_in)
+    try:
+        yield
+    finally:
+        for name in stood_in:
+            del sys.modules[name]
 
 
 # ---- batches and losses that many have

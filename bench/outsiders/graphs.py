@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from common import classes, enter, network
+from common import classes, enter, labelled, network
 from torch.nn import functional as F  # noqa: N812
 
 # class of torch_geometric.nn, positional arguments, keywords
@@ -50,10 +50,16 @@ for _name, (_head, _sizes, _given) in CONVOLUTIONS.items():
 @network("torch_geometric", "torch_geometric/gin")
 def _gin():
     from torch_geometric.nn import GIN, global_add_pool
-    model = torch.nn.ModuleDict({"body": GIN(6, 8, 2, dropout=0.1, norm="batch_norm"), "head": torch.nn.Linear(8, 3)})
+
+    class OfGraphs(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = GIN(6, 8, 2, dropout=0.1, norm="batch_norm"), torch.nn.Linear(8, 3)
+
+        def forward(self, x, edges, which):
+            return self.head(global_add_pool(self.body(x, edges), which, size=2))
     which = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
-    return model, lambda: (*_graph(), which, classes(3, 2)), \
-        lambda m, b: F.cross_entropy(m["head"](global_add_pool(m["body"](b[0], b[1]), b[2], size=2)), b[3])
+    return OfGraphs(), lambda: (*_graph(), which, classes(3, 2)), labelled
 
 
 @network("torch_geometric", "torch_geometric/pna")

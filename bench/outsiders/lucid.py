@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import importlib.util
-import sys
-import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-from common import classes, enter, ids, image, labelled, network, squares
+from common import classes, enter, ids, image, labelled, network, squares, without
 from torch.nn import functional as F  # noqa: N812
 
 VIT = {"image_size": 32, "patch_size": 8, "num_classes": 5, "dim": 16, "depth": 2, "heads": 2, "mlp_dim": 32}
@@ -33,7 +28,7 @@ VISION: list[tuple[str, str, dict[str, Any]]] = [
     ("twins_svt", "TwinsSVT", {"num_classes": 5, "s1_emb_dim": 8, "s2_emb_dim": 8, "s3_emb_dim": 16, "s4_emb_dim": 16, "s1_local_patch_size": 2,
                                "s2_local_patch_size": 2, "s3_local_patch_size": 2, "s1_patch_size": 2, "s2_patch_size": 2, "s3_patch_size": 2,
                                "s4_patch_size": 2, "s3_depth": 1, "s4_depth": 1, "s1_global_k": 2, "s2_global_k": 2, "s3_global_k": 1, "s4_global_k": 1}),
-    ("crossformer", "CrossFormer", {"num_classes": 5, "dim": (8, 8, 16, 16), "depth": (1, 1, 1, 1), "global_window_size": (4, 2, 1, 1),
+    ("crossformer", "CrossFormer", {"num_classes": 5, "dim": (32, 32, 64, 64), "depth": (1, 1, 1, 1), "global_window_size": (4, 2, 1, 1),
                                     "local_window_size": 1}),
     ("max_vit", "MaxViT", {"num_classes": 5, "dim": 8, "dim_conv_stem": 8, "dim_head": 4, "depth": (1, 1), "window_size": 4}),
     ("nest", "NesT", {"image_size": 32, "patch_size": 4, "dim": 8, "heads": 2, "num_hierarchies": 2, "block_repeats": (1, 1), "num_classes": 5}),
@@ -50,27 +45,12 @@ VISION: list[tuple[str, str, dict[str, Any]]] = [
     ("simple_vit_with_hyper_connections", "SimpleViT", VIT | {"num_residual_streams": 2}), ("simple_vit_with_value_residual", "SimpleViT", VIT),
     ("normalized_vit", "nViT", VIT), ("look_vit", "LookViT", {
         "dim": 16, "image_size": 32, "num_classes": 5, "depth": 2, "patch_size": 8, "heads": 2, "highres_patch_size": 4,
-        "highres_cross_attn_heads": 2, "cross_attn_heads": 2}), ("jumbo_vit", "JumboViT", VIT | {"num_jumbo_cls": 1, "jumbo_cls_k": 2}),
+        "cross_attn_heads": 2}), ("jumbo_vit", "JumboViT", VIT | {"num_jumbo_cls": 1, "jumbo_cls_k": 2}),
 ]
 
 
-@contextlib.contextmanager
-def without_torchvision() -> Iterator[None]:
-    """vit_pytorch imports torchvision for the augmentation of one module that is not used here; it is not installed."""
-    absent = importlib.util.find_spec("torchvision") is None
-    stood_in = {name: types.ModuleType(name) for name in ("torchvision", "torchvision.transforms")} if absent else {}
-    if absent:
-        stood_in["torchvision"].transforms = stood_in["torchvision.transforms"]
-    sys.modules.update(stood_in)
-    try:
-        yield
-    finally:
-        for name in stood_in:
-            del sys.modules[name]
-
-
 def _of_vit(module: str, name: str) -> Any:
-    with without_torchvision():
+    with without("torchvision", "torchvision.transforms"):  # for the augmentation of one module
         return getattr(importlib.import_module(f"vit_pytorch.{module}"), name)
 
 
@@ -93,14 +73,9 @@ def _sep_vit():
 
 @network("vit_pytorch", "vit_pytorch/vivit")
 def _vivit():
-    model = _of_vit("vivit", "ViT")(image_size=16, image_patch_size=8, frames=4, frame_patch_size=2, num_classes=5, dim=16, spatial_depth=1, temporal_depth=1, heads=2,
+    model = _of_vit("vivit", "ViViT")(image_size=16, image_patch_size=8, frames=4, frame_patch_size=2, num_classes=5, dim=16, spatial_depth=1, temporal_depth=1, heads=2,
                 mlp_dim=16)
     return model, lambda: (torch.randn(2, 3, 4, 16, 16), classes(5)), labelled
-
-
-@network("vit_pytorch", "vit_pytorch/simmim")
-def _simmim():
-    return _of_vit("simmim", "SimMIM")(encoder=_of_vit("vit", "ViT")(**VIT), masking_ratio=0.5), lambda: image(2), lambda m, x: m(x)
 
 
 @network("vit_pytorch", "vit_pytorch/distill")
@@ -125,7 +100,7 @@ def _words(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
 X_DECODER: dict[str, dict[str, Any]] = {
     "plain": {}, "rotary": {"rotary_pos_emb": True}, "alibi": {"alibi_pos_bias": True, "alibi_num_heads": 1}, "rmsnorm-swiglu":
     {"use_rmsnorm": True, "ff_swish": True, "ff_glu": True}, "memory-tokens": {"attn_num_mem_kv": 4}, "qk-norm": {"attn_qk_norm": True},
-    "talking-heads": {"attn_talking_heads": True}, "relative-bias": {"rel_pos_bias": True}, "gate-values": {"attn_gate_values": True},
+    "talking-heads": {"attn_pre_talking_heads": True, "attn_post_talking_heads": True}, "relative-bias": {"rel_pos_bias": True}, "gate-values": {"attn_gate_values": True},
     "hyper-connections": {"num_residual_streams": 2}, "sparse-topk": {"attn_sparse_topk": 4}, "one-kv-head": {"attn_one_kv_head": True},
     "macaron": {"macaron": True}, "sandwich": {"sandwich_norm": True}, "shift-tokens": {"shift_tokens": 1}, "residual-attn":
     {"residual_attn": True}, "deepnorm": {"scale_residual": True}, "dropout": {"attn_dropout": 0.1, "ff_dropout": 0.1, "layer_dropout": 0.0},
@@ -246,13 +221,6 @@ def _timesformer():
     from timesformer_pytorch import TimeSformer
     return TimeSformer(dim=16, image_size=16, patch_size=8, num_frames=4, num_classes=5, depth=1, heads=2, dim_head=8), \
         lambda: (torch.randn(2, 4, 3, 16, 16), classes(5)), labelled
-
-
-@network("tab_transformer_pytorch", "tab_transformer")
-def _tab():
-    from tab_transformer_pytorch import TabTransformer
-    model = TabTransformer(categories=(4, 3, 5), num_continuous=3, dim=8, depth=1, heads=2, dim_out=5, attn_dropout=0.1, ff_dropout=0.1)
-    return model, lambda: (torch.randint(0, 3, (4, 3)), torch.randn(4, 3), classes(5, 4)), labelled
 
 
 @network("tab_transformer_pytorch", "ft_transformer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from common import classes, enter, first, ids, image, labelled, network, regression, squares
+from common import classes, enter, first, ids, image, labelled, network, regression, squares, without
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -77,7 +77,7 @@ def _unet_condition():
 @network("diffusers", "diffusers/unet1d")
 def _unet1d():
     from diffusers import UNet1DModel
-    model = UNet1DModel(sample_size=16, in_channels=2, out_channels=2, block_out_channels=(8, 8), extra_in_channels=16,
+    model = UNet1DModel(sample_size=16, in_channels=2, out_channels=2, block_out_channels=(32, 32), extra_in_channels=64,
                         down_block_types=("DownBlock1DNoSkip", "DownBlock1D"), up_block_types=("UpBlock1D", "UpBlock1DNoSkip"))
     return model, lambda: (torch.randn(2, 2, 32), torch.randint(0, 100, (2,))), lambda m, b: m(*b).sample.square().mean()
 
@@ -167,7 +167,7 @@ def _tfno():
 @network("neuralop", "neuralop/uno")
 def _uno():
     from neuralop.models import UNO
-    return UNO(in_channels=1, out_channels=1, hidden_channels=8, lifting_channels=8, projection_channels=8, n_layers=3, uno_out_channels=[8, 8, 8],
+    return UNO(in_channels=1, out_channels=1, hidden_channels=8, lifting_channels=8, projection_channels=8, n_layers=3, uno_out_channels=[8, 8, 8], channel_mlp_skip="linear",
                uno_n_modes=[[4, 4]] * 3, uno_scalings=[[1, 1], [0.5, 0.5], [2, 2]]), lambda: (image(2, 16, 1), image(2, 16, 1)), regression
 
 
@@ -223,18 +223,20 @@ def _sde():
 
 @network("nflows", "nflows/affine")
 def _affine():
-    from nflows.distributions import StandardNormal
-    from nflows.flows import Flow
-    from nflows.transforms import CompositeTransform, MaskedAffineAutoregressiveTransform, ReversePermutation
+    with without("matplotlib", "matplotlib.pyplot"):  # imported beside
+        from nflows.distributions import StandardNormal
+        from nflows.flows import Flow
+        from nflows.transforms import CompositeTransform, MaskedAffineAutoregressiveTransform, ReversePermutation
     model = Flow(CompositeTransform([ReversePermutation(4), MaskedAffineAutoregressiveTransform(features=4, hidden_features=8)]), StandardNormal([4]))
     return model, lambda: torch.randn(6, 4), lambda m, x: -m.log_prob(x).mean()
 
 
 @network("nflows", "nflows/spline")
 def _spline():
-    from nflows.distributions import StandardNormal
-    from nflows.flows import Flow
-    from nflows.transforms import MaskedPiecewiseRationalQuadraticAutoregressiveTransform
+    with without("matplotlib", "matplotlib.pyplot"):  # imported beside
+        from nflows.distributions import StandardNormal
+        from nflows.flows import Flow
+        from nflows.transforms import MaskedPiecewiseRationalQuadraticAutoregressiveTransform
     model = Flow(MaskedPiecewiseRationalQuadraticAutoregressiveTransform(features=4, hidden_features=8, num_bins=4, tails="linear", tail_bound=3.0),
                  StandardNormal([4]))
     return model, lambda: torch.randn(6, 4), lambda m, x: -m.log_prob(x).mean()
@@ -390,12 +392,6 @@ def _periodic():
     return nn.Sequential(PeriodicEmbeddings(3, 8, lite=False), nn.Flatten(), nn.Linear(24, 5)), lambda: (torch.randn(4, 3), classes(5, 4)), labelled
 
 
-@network("kan", "pykan/kan")
-def _kan():
-    from kan import KAN
-    return KAN(width=[3, 4, 1], grid=3, k=3, auto_save=False, seed=0), lambda: (torch.randn(6, 3),), squares
-
-
 @network("torchcrf", "torchcrf/crf")
 def _crf():
     from torchcrf import CRF
@@ -483,8 +479,15 @@ def _kornia():
 def _geometry():
     import kornia
     from kornia.geometry.transform import warp_affine
-    model = nn.ParameterDict({"shift": nn.Parameter(torch.tensor([[[1.0, 0.1, 0.5], [0.0, 1.0, -0.5]]]))})
-    return model, lambda: image(1, 16), lambda m, x: (warp_affine(x, m["shift"], (16, 16)) - kornia.filters.gaussian_blur2d(x, (3, 3), (1.0, 1.0))).square().mean()
+
+    class Warped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = nn.Parameter(torch.tensor([[[1.0, 0.1, 0.5], [0.0, 1.0, -0.5]]]))
+
+        def forward(self, x):
+            return warp_affine(x, self.shift, (16, 16)) - kornia.filters.gaussian_blur2d(x, (3, 3), (1.0, 1.0))
+    return Warped(), lambda: (image(1, 16),), squares
 
 
 @network("tltorch", "tltorch/factorized")

@@ -221,7 +221,7 @@ def _informer():
 
 @network("transformers", "transformers/autoformer")
 def _autoformer():
-    model = model_of("autoformer", "AutoformerForPrediction", prediction_length=4, context_length=8, lags_sequence=[1, 2], num_time_features=1,
+    model = model_of("autoformer", "AutoformerForPrediction", prediction_length=4, context_length=8, label_length=4, lags_sequence=[1, 2], num_time_features=1,
                      moving_average=3)
     return model, lambda: {"past_values": torch.rand(2, 10), "past_time_features": torch.randn(2, 10, 1), "past_observed_mask": torch.ones(2, 10),
                            "future_values": torch.rand(2, 4), "future_time_features": torch.randn(2, 4, 1)}, by_itself

@@ -72,7 +72,7 @@ class Wrong(Exception):
 
 
 class NotJudged(Exception):
-    """A program that eager mode itself does not run, or not twice alike."""
+    """A program that eager mode itself does not run, or not twice alike; by the backend, one that torch.compile does not run by aot_eager either."""
 
 
 def seeded(make: Callable[[], Program]) -> Program:
@@ -416,7 +416,10 @@ class Judge:
             try:
                 mine = self._compiled("lowtide", options={k: v for k, v in options.items() if k != "progress"})
             except Exception as problem:
-                raise _cause(problem) from problem
+                cause = _cause(problem)
+                if not isinstance(cause, lowtide.Error) and not self._compiles():
+                    raise NotJudged(f"torch.compile does not run it by aot_eager either: {type(cause).__name__}: {str(cause)[:300]}") from problem
+                raise cause from problem
             try:
                 self._compare_all(mine, self.seen)
             except Wrong as to_eager:
@@ -435,6 +438,13 @@ class Judge:
             torch._dynamo.register_backend(ours.lowtide, name="lowtide")
         return eager(self.make, compiled=lambda model: torch.compile(model, backend=backend, **more))[1]
 
+    def _compiles(self) -> bool:
+        try:
+            self._compiled("aot_eager")
+        except Exception:
+            return False
+        return True
+
     def _compare_all(self, mine: list[Seen], wanted: list[Seen]) -> None:
         for k, (a, b) in enumerate(zip(mine, wanted, strict=True)):
             compare(k if k < len(wanted) - 1 else STEPS + 9, a, b, self.before, None)
@@ -443,6 +453,8 @@ class Judge:
         """The verdict on one way, whatever happens."""
         try:
             return getattr(self, way)(**more)
+        except NotJudged:
+            raise
         except Wrong as problem:
             return Verdict("wrong", way, str(problem))
         except lowtide.Internal as problem:

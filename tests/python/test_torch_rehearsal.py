@@ -10,7 +10,7 @@ import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, eager_step, torch, twin
 
 import lowtide
-from lowtide.pytorch import beside_eager, contents, engines, fewer_rows, known, native, optimizers, room
+from lowtide.pytorch import beside_eager, contents, engines, fewer_rows, foretold_sizes, known, native, optimizers, room
 from lowtide.pytorch import step as step_module
 
 nn, F = torch.nn, torch.nn.functional
