@@ -6,15 +6,17 @@ code. A walk begins at loss_fn and collects the code that it can come to and the
     attributes under these names (of modules and other objects of packages: under the names that methods of their class have),
     entries of lists, tuples, dicts and sets with at most MANY of them, and of those with at most LARGE that have nothing but plain values
     in them (what is longer is data: as a tensor it is read in each step),
-    methods, properties and hooks under these names, also of metaclasses, called as they are by the object's own operators, and the hooks
-    that PyTorch calls for all modules,
+    methods, properties and hooks under these names, also of metaclasses; those that nobody names because Python or PyTorch calls them
+    (operators, a named class's __init__, forward, the methods of an autograd.Function, what a package's base class calls of its own),
+    hooks of all modules, on modules and on tensors, and what lies on a tensor as an attribute,
     what objects of C hold: numpy's arrays of at most ARRAY bytes, context variables, and the environment,
 
 and so to any depth: configs of objects, methods of closed-over objects, losses that are modules. All of it that is no tensor is held, by
 identity, or equality of plain values; of a tensor that it is one, as its contents are read in each step (externals.py).
 
 In each step the list is compared by three loops that Python runs in C: some microseconds for a hundred modules. Only where an entry is
-another object is it looked at, and named in the warning. Tests: tests/python/test_torch_stale_values.py, test_torch_numbers.py.
+another object is it looked at, and named in the warning. Tests: tests/python/test_torch_stale_values.py,
+test_torch_stale_called.py, test_torch_numbers.py.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from .externals import geometry_of
 from .hooks import OF_ALL_MODULES
 from .insides import environment
 from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
-                        is_packaged, names_of, slots_of, words_of)
+                        is_packaged, names_loaded, names_of, slots_of, words_of)
 from .untouched import same
 
 MANY = 1_000  # entries of a container whose entries are looked at one by one
@@ -44,6 +46,9 @@ READ = "what was read off it"  # in the place of a tensor's numbers
 ARRAY = 1 << 20  # bytes of an array
 _UNREAD = frozenset("""__init__ __new__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __deepcopy__ __del__ __init_subclass__ extra_repr
     reset_parameters _init_weights __dir__ state_dict load_state_dict""".split())
+_MAKING = frozenset({"__init__", "__new__", "__post_init__"})  # run where a class is called
+_OF_FUNCTIONS = frozenset({"forward", "backward", "setup_context", "vmap", "jvp", "vjp"})  # run by autograd
+_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 
@@ -60,23 +65,47 @@ class Entry(NamedTuple):
         return self.room.named(self.key)
 
 
-def _called_by_itself(name: str) -> bool:
-    """Methods that Python calls without their name in the code."""
+def _called_by_itself(name: str, kind: type, called: bool) -> bool:
+    """Methods that Python or PyTorch calls without their name in the code. `called`: the code names the class, and may make objects of it."""
+    if issubclass(kind, torch.autograd.Function):
+        return name in _OF_FUNCTIONS
+    if name in _MAKING:
+        return called
     return name == "forward" or name.startswith("__") and name.endswith("__") and name not in _UNREAD
 
 
 @functools.lru_cache(maxsize=10_000)
 def _names_read(kind: type) -> frozenset[str]:
-    """What methods of a package's class name."""
+    """What methods of a package's class name, or those that a class of the user's has of a package's."""
     names: set[str] = set()
+    waiting = []
     for base in kind.__mro__:
-        if base in (torch.nn.Module, object):
+        if base in (torch.nn.Module, object) or not is_packaged(base):
             continue
         for name, method in vars(base).items():
             function = method.fget if isinstance(method, property) else method
             if isinstance(function, types.FunctionType) and name not in _UNREAD:
                 names |= names_of(function.__code__)
+                waiting.append(function)
+    for function in _of_functions_called(waiting):
+        names |= names_of(function.__code__)
     return frozenset(names)
+
+
+def _of_functions_called(waiting: list[types.FunctionType]) -> Iterator[types.FunctionType]:
+    """The methods of each autograd.Function that a package's code comes to within its own files: they read objects that they are given."""
+    seen, package = set(waiting), {function.__module__.partition(".")[0] for function in waiting if function.__module__} - {"torch"}
+    while waiting:
+        function = waiting.pop()
+        for name in function.__code__.co_names:
+            found = function.__globals__.get(name)
+            if isinstance(found, type) and issubclass(found, torch.autograd.Function) and found is not torch.autograd.Function:
+                yield from (m.__func__ for key, m in vars(found).items() if key in _OF_FUNCTIONS and isinstance(m, staticmethod)
+                            and isinstance(m.__func__, types.FunctionType))
+            elif isinstance(found, types.FunctionType) and found not in seen and len(seen) < MANY and found.__module__ and (
+                    found.__module__.partition(".")[0] in package):
+                seen.add(found)
+                waiting.append(found)
 
 
 class Walk:
@@ -133,14 +162,16 @@ class Walk:
 
     def visit(self, thing: Any, path: str, names: frozenset[str]) -> None:
         kind = type(thing)
-        if issubclass(kind, torch.Tensor) or kind in ATOMS:
+        if kind in ATOMS:
             return
         before = self.objects.get(id(thing))
         if before is not None and names <= before[2]:
             return
         names = names if before is None else names | before[2]
         self.objects[id(thing)] = (thing, path, names)
-        if kind is types.FunctionType:
+        if issubclass(kind, torch.Tensor):
+            self.tensor(thing, kind, path, names)
+        elif kind is types.FunctionType:
             self.function(thing)
         elif kind is types.MethodType:
             self.later(thing.__self__, "self" if path == "loss_fn" else path, names)
@@ -161,7 +192,7 @@ class Walk:
         elif thing is os.environ:
             self.names.add("environ")
         elif issubclass(kind, type):
-            self.class_data(thing, names)
+            self.class_data(thing, names, called=True)
         else:
             self.object(thing, kind, path, names)
 
@@ -177,7 +208,10 @@ class Walk:
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             room = self.room(lambda cell=cell, name=name: Cell(cell, name), cell)
             for key, value in room.read().items():
-                self.hold(room, key, value, frozenset())
+                if name == "__class__" and isinstance(value, type):  # where super() is called, which makes no object
+                    self.class_data(value, frozenset())
+                else:
+                    self.hold(room, key, value, frozenset())
         defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
         for k, value in defaults:
             self.later(value, f"default {k} of {function.__name__}", frozenset())
@@ -189,7 +223,7 @@ class Walk:
     def read(self, code: types.CodeType) -> None:
         if code not in self.code:
             self.code.add(code)
-            self.names |= names_of(code)
+            self.names |= names_loaded(code) if code.co_name in _MAKING else names_of(code)
             self.words |= words_of(code)
 
     def python_module(self, module: types.ModuleType, path: str) -> None:
@@ -199,8 +233,9 @@ class Walk:
         for name in self.names & vars(module).keys():
             self.hold(room, name, vars(module)[name], frozenset())
 
-    def class_data(self, kind: type, names: frozenset[str], thing: Any = MISSING) -> None:
-        """Data of a class and its bases under the names of the code, and the methods that can be called; those of its metaclass, too."""
+    def class_data(self, kind: type, names: frozenset[str], thing: Any = MISSING, called: bool = False) -> None:
+        """Data of a class and its bases under the names of the code, and the methods that can be called; those of its metaclass, too.
+        `thing`: an object of the class, if there is one; `called`: the code may make others."""
         if type(kind) is not type and not is_packaged(type(kind)):
             self.class_data(type(kind), names, kind)
         for base in kind.__mro__:
@@ -213,7 +248,8 @@ class Walk:
             for name in (self.names | names) & data.keys():
                 self.hold(room, name, data[name], names)
             for name, method in list(vars(base).items()):
-                if name in _UNREAD or name not in self.names and not (thing is not MISSING and _called_by_itself(name)):
+                by_itself = (called or thing is not MISSING) and _called_by_itself(name, kind, called)
+                if not by_itself and (name in _UNREAD or name not in self.names and name not in names):
                     continue
                 found = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
                 if isinstance(method, (types.FunctionType, property, classmethod, staticmethod)):
@@ -232,7 +268,7 @@ class Walk:
         if issubclass(kind, _CONTAINERS):
             self.container(thing, kind, path, names)
         packaged = is_packaged(kind)
-        if packaged and not issubclass(kind, (torch.optim.Optimizer, *_CONTAINERS)):
+        if not issubclass(kind, (torch.optim.Optimizer, *_CONTAINERS)):
             names = names | _names_read(kind)
         self.class_data(kind, names, thing)
         attributes, wanted = attributes_of(thing), self.names | names
@@ -250,6 +286,20 @@ class Walk:
             for name, value in room.read().items():
                 if name in wanted:
                     self.hold(room, name, value, names)
+
+    def tensor(self, tensor: torch.Tensor, kind: type, path: str, names: frozenset[str]) -> None:
+        """What lies on it as an attribute, and the code of its hooks."""
+        attributes = attributes_of(tensor) or {}
+        found = (self.names | names) & attributes.keys()
+        if found:
+            room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
+            for name in found:
+                self.hold(room, name, attributes[name], names)
+        for folder in _OF_TENSORS if tensor.is_leaf else ():
+            for hook in (getattr(tensor, folder) or {}).values():
+                self.later(hook, f"a hook of {path}", names)
+        if not is_packaged(kind):
+            self.class_data(kind, names, tensor)
 
     def absent(self, kind: type, packaged: bool) -> set[str]:
         """Names that an object may be given later, and then has in the place of its class's, or of nothing."""
@@ -269,6 +319,10 @@ class Walk:
                 for key, value in inside.items():
                     self.hold(parts, key, value, frozenset())
                 self.length(inside, prefix + folder)
+        for folder in ("_parameters", "_buffers"):
+            for key, value in (attributes.get(folder) or {}).items():
+                if value is not None:
+                    self.later(value, f"{prefix}{key}", names)
 
     def container(self, thing: Any, kind: type, path: str, names: frozenset[str]) -> None:
         if len(thing) > LARGE:
@@ -392,6 +446,22 @@ class Kind(NamedTuple):
         if kind_of(now) != kind_of(self.held):
             return False
         return self.number is None or (_equal(now, self.number) if isinstance(self.number, torch.Tensor) else now.item() == self.number)
+
+
+class OneOf(NamedTuple):
+    """A place where one of these values has to lie."""
+
+    place: Place
+    values: tuple[Any, ...]
+    number: Any = None
+
+    @property
+    def held(self) -> Any:
+        return self.values[0]
+
+    def holds(self) -> bool:
+        now = self.place.now()
+        return any(same(value, now) for value in self.values)
 
 
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import dis
 import enum
 import functools
 import gc
@@ -81,6 +82,15 @@ def names_of(code: types.CodeType) -> frozenset[str]:
     """The globals and attributes that a code names, with the code in it."""
     names = {name for inner in _codes(code) for name in inner.co_names}
     return frozenset(names | words_of(code))
+
+
+@functools.lru_cache(maxsize=10_000)
+def names_loaded(code: types.CodeType) -> frozenset[str]:
+    """The same without attributes that it only sets, as __init__ does."""
+    stored = {step.argval for inner in _codes(code) for step in dis.get_instructions(inner) if step.opname in ("STORE_ATTR", "STORE_GLOBAL")}
+    loaded = {step.argval for inner in _codes(code) for step in dis.get_instructions(inner) if step.opcode in dis.hasname
+              and not step.opname.startswith("STORE_")}
+    return names_of(code) - (stored - loaded)
 
 
 @functools.lru_cache(maxsize=10_000)
