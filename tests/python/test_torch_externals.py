@@ -246,3 +246,63 @@ def test_versions_of_what_the_step_writes_grow_and_others_writes_are_noticed():
     assert scale._version > 0 and victims == []
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         kept.backward()
+
+
+class Keeper(nn.Module):
+    """A model with a buffer of its own and a table that is none."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.table = nn.Linear(4, 4), torch.arange(4.0)
+        self.register_buffer("level", torch.ones(4))
+
+    def forward(self, x):
+        return self.body(x) * self.level + self.table
+
+
+def put_under_own_buffer(model, teacher, queue):
+    model.level.data = model.level * 0.5
+
+
+def put_under_own_table(model, teacher, queue):
+    model.table.data = model.table + model.level
+
+
+def put_under_own_weight(model, teacher, queue):
+    model.body.weight.data = model.body.weight / model.body.weight.norm()
+
+
+def put_under_a_teacher(model, teacher, queue):
+    nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(model.body.parameters()), teacher.parameters())
+
+
+def put_under_a_queue(model, teacher, queue):
+    queue["rows"][0].data = model.level
+
+
+def put_under_what_the_step_makes(model, teacher, queue):
+    made = model.table * 2
+    made.data = model.level
+    model.body.bias.add_(made)
+
+
+@pytest.mark.parametrize("put", [put_under_own_buffer, put_under_own_table, put_under_own_weight, put_under_a_teacher, put_under_a_queue,
+                                 put_under_what_the_step_makes])
+def test_other_memory_under_a_tensor_is_refused_before_it_is_put_there(put):
+    torch.manual_seed(0)
+    model, teacher, queue = Keeper(), nn.Linear(4, 4), {"rows": [torch.ones(4)]}
+
+    def loss_fn(model, x):
+        out = model(x)
+        with torch.no_grad():
+            put(model, teacher, queue)
+        return (out - teacher(x) * queue["rows"][0]).square().mean()
+
+    tensors = [*model.state_dict().values(), model.table, *teacher.parameters(), queue["rows"][0]]
+    before = [(t.data_ptr(), t.detach().clone()) for t in tensors]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for start in (lowtide.plan, lowtide.compile_step):
+        with pytest.raises(lowtide.Unsupported, match=r"given other memory by `.data`, which no op sees; copy_ under torch.no_grad\(\) is planned"):
+            start(model, loss_fn, optimizer, torch.randn(3, 4))
+        assert all(t.data_ptr() == address and torch.equal(t, old) for t, (address, old) in zip(tensors, before, strict=True))
+    assert "data" not in vars(torch.Tensor)

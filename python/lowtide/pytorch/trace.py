@@ -20,7 +20,7 @@ import re
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .known import KnownValues, distributions_assert, told_to_transformers
+from .new_data import NewData, data_kept
 from .untouched import Note
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -290,11 +291,6 @@ def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace
     return [torch.stack([torch.linalg.vector_norm(g, float("inf")).double() for _, g in there])] if there else []
 
 
-def _refuse_new_data(leaves: Mapping[str, torch.Tensor]) -> None:
-    for name in leaves:
-        raise NotImplementedError(f"'{name}' is given other memory by `.data`, which no op sees; copy_ under torch.no_grad() is planned")
-
-
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
                    options: Options, labels: _Labels, keep: Callable) -> Callable:
     """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes."""
@@ -324,7 +320,6 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         wanted = set(trained)
         leaves = {name: tensor.detach().requires_grad_(name in wanted)
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
-        storages = {name: leaf.untyped_storage()._cdata for name, leaf in leaves.items()}
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         marked = Marked({**model.parameters, **model.buffers}, {**leaves, **buffers})
         for name in trained:
@@ -344,7 +339,6 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         grads = _clipped(grads, options)
         labels.note()
         aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
-        _refuse_new_data({name: leaf for name, leaf in leaves.items() if leaf.untyped_storage()._cdata != storages[name]})
         marked.give_back()
         kept = keep(flat, {**leaves, **buffers})
         trace.aux_count += len(kept) + len(greatest)
@@ -400,15 +394,17 @@ def _is_theirs(name: str) -> bool:
 
 def refusal(problem: Exception) -> Unsupported:
     """What the user's code or PyTorch raised while the step was traced, with the line where."""
+    place = user_place(problem)
+    where = f"{place}: " if place else ""
     if isinstance(problem, frozen.DrawnOnce):
         return Unsupported(f"the step cannot be captured: {problem}")
+    if isinstance(problem, NewData):
+        return Unsupported(f"{where}the step cannot be captured: {problem}")
     if isinstance(problem, Branch):
         return Unsupported(f"{problem}: the step cannot be captured: a decision on the contents of a tensor, which are not known before the "
                            f"step runs, and both answers go on; {ways_round.BRANCH}")
     reason = str(problem).strip().splitlines()
-    place = user_place(problem)
     what = type(problem).__name__
-    where = f"{place}: " if place else ""
     if "DataDependent" in what or "DynamicOutputShape" in what or "_local_scalar_dense" in str(problem):
         shape = "DynamicOutputShape" in what
         what = ("a shape that depends on the contents of a tensor, which are" if shape else "a decision on the contents of a tensor, which are")
@@ -449,7 +445,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         _settle(shell, trace, batch, inputs, options, note)
     except Unsupported as refused:
         ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
-        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, Settled)):
+        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, NewData, Settled)):
             raise refused from None
         again = _traced_again(shell, trace, batch, inputs, options, note)
         if not again or are_open(trace.module):
@@ -503,7 +499,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             sizes.sources = lambda node: source_of(node, model, externals.found, with_batch=True, without=set(trace.trained))
             sizes.of_batch = lambda node: None if is_held(node, model, externals.found) else sizes.sources(node)
             try:
-                with values, externals, externals.contents_read(), asked_of(decisions, values.value), formulas:
+                with values, externals, externals.contents_read(), asked_of(decisions, values.value), formulas, \
+                        data_kept(model.module, note.reachable):
                     return step(*flat)
             finally:
                 trace.externals = {external.target: external for external in externals.found}
