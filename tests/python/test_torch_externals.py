@@ -10,7 +10,7 @@ from torch_models import torch
 
 import lowtide
 
-nn, F = torch.nn, torch.nn.functional
+nn, F, prune = torch.nn, torch.nn.functional, pytest.importorskip("torch.nn.utils.prune")
 
 
 def net():
@@ -306,3 +306,62 @@ def test_other_memory_under_a_tensor_is_refused_before_it_is_put_there(put):
             start(model, loss_fn, optimizer, torch.randn(3, 4))
         assert all(t.data_ptr() == address and torch.equal(t, old) for t, (address, old) in zip(tensors, before, strict=True))
     assert "data" not in vars(torch.Tensor)
+
+
+class Split(nn.Module):
+    """Statistics of two kinds of batches, which are not of one width."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.BatchNorm1d(6), nn.BatchNorm1d(3)
+        self.out, self.other, self.layers = nn.Linear(6, 2), False, nn.Sequential()
+
+    def forward(self, x):
+        x = self.layers(x)
+        return self.out(torch.cat([self.two(x[:, :3]), x[:, 3:]], 1) if self.other else self.one(x))
+
+
+def take_other_statistics(model, optimizer):
+    model.other = not model.other
+
+
+def put_a_module_in_front(model, optimizer):
+    model.layers.append(nn.BatchNorm1d(6, affine=False, momentum=0.3))
+
+
+def prune_weights(model, optimizer):
+    torch.manual_seed(2)
+    prune.l1_unstructured(model.out, "weight", 3)
+    optimizer.param_groups[0]["params"][:] = list(model.parameters())
+
+
+def add_a_trained_norm(model, optimizer):
+    model.layers.append(nn.BatchNorm1d(6))
+    optimizer.add_param_group({"params": list(model.layers.parameters())})
+
+
+@pytest.mark.parametrize("change", [take_other_statistics, put_a_module_in_front, prune_weights, add_a_trained_norm])
+def test_plans_of_one_step_may_write_other_tensors(change):
+    """What is kept of a tensor that is written, for a step that fails, has the form of that tensor."""
+    torch.manual_seed(0)
+    model = Split()
+    other = copy.deepcopy(model)
+    mine, its = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+
+    def loss_fn(model, x):
+        return model(x).square().mean()
+
+    step = lowtide.compile_step(model, loss_fn, mine, torch.randn(5, 6), effort=0.1, rehearse=False)
+    for k in range(4):
+        if k == 1 or (k > 1 and change is take_other_statistics):
+            change(model, mine), change(other, its)
+        x = torch.randn(5, 6, generator=torch.Generator().manual_seed(k))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss = step(x)
+        its.zero_grad()
+        wanted = loss_fn(other, x)
+        wanted.backward()
+        its.step()
+        assert torch.equal(loss, wanted)
+        assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)), (change, k)

@@ -449,7 +449,7 @@ class Step:
         if not buffers:
             return []
         for i, buffer in zip(ready.buffers, buffers, strict=True):
-            if i not in self._saved:
+            if i not in self._saved or kinds_of([self._saved[i]]) != kinds_of([buffer]):  # another plan has another one in its place
                 self._saved[i] = buffer.clone()
         copies = [self._saved[i] for i in ready.buffers]
         torch._foreach_copy_(copies, buffers)
