@@ -122,6 +122,10 @@ class Carried:
     def __bool__(self) -> bool:
         return bool(self.writes or self.growths or self.gone)
 
+    def is_of_values(self) -> bool:
+        """Whether there are no more than entries of Python's plain values."""
+        return not self.growths and not self.gone and all(source is None or type(source) in PLAIN for write in self.writes for source in write.sources)
+
     def names(self) -> list[str]:
         found = [*self.writes, *self.growths]
         return [f"'{one.name}'" for one in found[:3]] + [f"'{room.named(key)}'" for room, key in self.gone[:1]]

@@ -23,10 +23,12 @@ from torch.export import ExportedProgram
 from ..errors import Unsupported, Usage
 from . import conversions, frozen, hooks, streams
 from .batches import BatchSpec, tensors_of
+from .carried import Carried
 from .externals import External, memory_hidden
 from .indices import IndexChecks, index_checks
 from .native_check import TORCH, Taken, WholeStep
 from .trace import Model, apart, refusal, scalar_loss
+from .written_out import written_out
 
 FILE = "step.pt2"
 _PREFIX = "model."
@@ -52,6 +54,9 @@ class _Shell(torch.nn.Module):
         for loss in losses[1:]:
             total = total + loss
         aux, aux_spec = pytree.tree_flatten(auxes if self._accumulate > 1 else auxes[0])
+        if any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in aux):
+            raise Unsupported(f"loss_fn hands out a number that the step reads off a tensor (.item()), which the native engine does not read; the tensor "
+                              f"itself (.detach()) can be handed out, and {TORCH}")
         self._see([None if isinstance(leaf, torch.Tensor) else [leaf] for leaf in aux], aux_spec)
         return (total, *(leaf for leaf in aux if isinstance(leaf, torch.Tensor)))
 
@@ -75,11 +80,13 @@ class Exported:
     indices: IndexChecks = field(default_factory=IndexChecks)  # of the batch, before a step
     constants: list[External] = field(default_factory=list)  # tensors of neither model nor batch
     dtypes: set[torch.dtype] = field(default_factory=set)  # of all that eager mode's step computes
+    carried: Carried = field(default_factory=Carried)  # Python's values that the forward pass leaves in attributes
 
 
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
-                folder: pathlib.Path) -> Exported:
-    """Raises Unsupported, naming the line of the user's code or the op. Nothing of the model changes."""
+                folder: pathlib.Path, refused: str = "") -> Exported:
+    """`refused`: why the door has refused the program; it is written out then. Raises Unsupported, naming the line of the user's code or
+    the op. Nothing of the model changes."""
     hooks.check(model.parameters, trained)
     leaves, spec = tensors_of(batch)
     with hooks.refused(model.module), warnings.catch_warnings():
@@ -108,6 +115,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
             p.requires_grad_(True)
     _refuse_autocast(program)
     whole.hold(program)
+    program = written_out(program, refused) if refused else program
     return _written(program, shell, model, folder, seen["aux"], seen["spec"], whole)
 
 
@@ -134,7 +142,8 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
     return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient,
-                    whole.taken, checks, list(whole.trace.externals.values()), {tensor.dtype for tensor in whole.program.tensors})
+                    whole.taken, checks, list(whole.trace.externals.values()), {tensor.dtype for tensor in whole.program.tensors},
+                    whole.trace.carried)
 
 
 def _refuse_autocast(program: ExportedProgram) -> None:

@@ -42,6 +42,7 @@ from .guards import Entry, Kind, entries_of
 from .step import Memory, Step
 from .trace import Model
 from .untouched import Note
+from .written_out import helps
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
           "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}
@@ -192,14 +193,23 @@ class NativeStep(Step):
         options = {"train": True, "loss": "model", "keep_outputs": True, "threads": torch.get_num_threads(),
                    **planning_of(updates), **self._options.searching()}
         folder = tempfile.TemporaryDirectory(prefix="lowtide-")
-        exported = export_step(model, self._loss_fn, trained, batch, self._options.accumulate, pathlib.Path(folder.name))
-        options["loss_output"] = exported.loss
-        plan = _read(exported.path, options, self._options, type(self._model).__name__)
+        exported, plan = self._exported(model, trained, batch, pathlib.Path(folder.name), options)
         _hold_statistics(plan, exported, model)
         given = {value.name: value for value in plan.given()}
         updated, empty = _updated(plan, exported, model)
         places = dict(self._places(exported, given))
         return _NativeReady(plan, exported, updates, updated, empty, model, folder, places, bool(RANDOM & plan.op_kinds()))
+
+    def _exported(self, model: Model, trained: list[str], batch: Any, folder: pathlib.Path, options: dict[str, Any]) -> tuple[Exported, Plan]:
+        refused = ""
+        while True:
+            exported = export_step(model, self._loss_fn, trained, batch, self._options.accumulate, folder, refused)
+            try:
+                return exported, _read(exported.path, {**options, "loss_output": exported.loss}, self._options, type(self._model).__name__)
+            except Unsupported as problem:
+                if refused or not helps(str(problem)):
+                    raise
+                refused = str(problem)
 
     @staticmethod
     def _places(exported: Exported, given: dict[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -215,7 +225,9 @@ class NativeStep(Step):
 
     def _holds_for(self, made: _NativeReady, note: Note) -> tuple[list[Entry], set[tuple[int, Any]], list[Kind]]:
         kinds = [Kind(e.place, e.held) for e in made.exported.constants if e.place is not None]
-        return entries_of(self._model, self._loss_fn), set(note.touched), kinds
+        carried = made.exported.carried
+        left = {(id(write.room.owner), write.key) for write in carried.writes}
+        return [*carried.entries(), *entries_of(self._model, self._loss_fn)], set(note.touched) - left | carried.owns(), [*kinds, *carried.kinds()]
 
     def _open(self, ready: _NativeReady) -> Session:
         if ready.session is None:
@@ -405,6 +417,7 @@ class NativeStep(Step):
             torch._foreach_add_(steps, 1)
         for name, amount in ready.exported.counts.items():
             ready.model.buffers[name].add_(amount)
+        ready.exported.carried.write([], [])
 
     def _rehearsed(self, batch: Any) -> float:
         leaves, ready = self._for(batch)

@@ -3,14 +3,16 @@
 Native takes the forward pass as torch.export writes it, makes gradients of its own, and keeps running statistics and counts
 of batches. Whatever else a step does would be lost without a word: the backward pass of an autograd.Function, a hook,
 a write to a buffer under no_grad, what a checkpoint's second run writes again. So before native takes a step, the
-step is traced as the torch engine does it, gradients and writes included, and three things are asked:
+step is traced as the torch engine does it, gradients and writes included, and four things are asked:
 
 1. Does the graph of autograd have a backward that is not PyTorch's own? Native would take the derivative of its forward.
 2. Is the exported program, traced in the same way, the same step? Both are numbered (numbered.py): equal numbers of the
    loss, of all results and gradients and of what is left in memory mean equal bits. Where numbers differ (a library asks
    whether it is exported, and makes its masks otherwise) both graphs run on copies of parameters, buffers and batch, from
    the same random stream, and have to agree up to rounding.
-3. Which tensors does the step write that were there before it? A running statistic of a batch norm, or a count that grows by a
+3. What does the forward pass leave in attributes? Python's values (a flag, a number of calls) are put there behind each step; else it is
+   refused.
+4. Which tensors does the step write that were there before it? A running statistic of a batch norm, or a count that grows by a
    whole number and that nothing else of the step reads: else it is refused.
 
 Whatever is refused names the tensor or the Function, its line and engine="torch", which has it.
@@ -118,7 +120,7 @@ class WholeStep:
     def __init__(self, model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int) -> None:
         self.model, self.trained, self.batch = model, trained, batch
         self.trace = trace_step(model, whole_loss(loss_fn, accumulate), trained, batch, Options())
-        if self.trace.carried:
+        if not self.trace.carried.is_of_values():
             raise Unsupported(f"the forward pass keeps {', '.join(self.trace.carried.names())} from step to step, which is no buffer; {TORCH}")
         self.program = read_as_traced(self.trace)
         self.numbered = Numbered(self.program)
