@@ -36,6 +36,7 @@ from . import bug_reports, fewer_rows, room
 from .batches import tensors_of
 from .compared import GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
 from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest, span_bytes
+from .entering import is_of_a_handler, rehearsing
 from .optimizers import state_as_before
 from .reachable import MISSING, Place
 from .rooms import Set
@@ -59,8 +60,13 @@ def rehearsed(step: Step, batch: Any) -> str:
     asked = step._options.rehearse
     if asked is False:
         return ""
+    with rehearsing():
+        return _said_of(step, batch, bool(asked))
+
+
+def _said_of(step: Step, batch: Any, asked: bool) -> str:
     subject = Subject.of(step)
-    refused, rows = _why_not(step, subject, batch, bool(asked)), None
+    refused, rows = _why_not(step, subject, batch, asked), None
     if refused and asked and isinstance(refused, _NoRoom):
         part = fewer_rows.compiled(step, batch, refused.fixed, refused.of_batch, refused.there)
         if part is not None:
@@ -193,6 +199,8 @@ class _Rehearsal:
         except Error:
             raise
         except Exception as problem:  # noqa: BLE001: whatever a kernel or the user's code raises
+            if is_of_a_handler(problem):
+                raise
             seen.problem = problem
         finally:
             self.contents.put_back()

@@ -4,7 +4,8 @@
                     anything is written. A fork in the middle of a step has a model that is half updated: refused, too
     handlers_wait   Python's signal handlers run when the step has ended: a step is done or not begun, whatever a
                     handler raises, and what a handler allocates is not taken for the step's (planned_addresses.h)
-    capturing       one thread at a time captures, and handlers are no part of what is traced
+    capturing       one thread at a time captures, and handlers are no part of what is traced; what they raise comes out as it is
+    rehearsing      the same of a rehearsal
 
 The first two cost some microseconds a step. Handlers are looked up by CPython's own functions, as those of `signal` make an
 enumeration of every answer, which takes twenty times as long. Tests: tests/python/test_torch_owns.py.
@@ -89,19 +90,59 @@ def handlers_wait() -> Iterator[None]:
         yield
 
 
+_raised: list[list[BaseException]] = []  # by what runs now, the innermost last: what handlers have raised in it
+
+
 @contextlib.contextmanager
 def capturing() -> Iterator[None]:
     """One thread at a time captures, and what a signal handler does meanwhile is no part of the step: it runs at once, as it
-    may be what ends a long capture, but without the modes by which PyTorch traces."""
+    may be what ends a long capture, but without the modes by which PyTorch traces. What it raises comes out as it is."""
+    with CAPTURE.taken(), _handlers_come_out(lambda: (_disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisablePythonDispatcher())):
+        yield
+
+
+@contextlib.contextmanager
+def rehearsing() -> Iterator[None]:
+    """No other thread captures: that sets random streams and hooks of all modules for a while, which a rehearsal compares.
+    What a signal handler raises meanwhile comes out as it is."""
+    with CAPTURE.lock, _handlers_come_out(tuple):
+        yield
+
+
+@contextlib.contextmanager
+def _handlers_come_out(around: Callable[[], tuple]) -> Iterator[None]:
+    """An exception of a handler ends what runs, whoever takes it for one of the user's model and goes on."""
+    raised: list[BaseException] = []
+
     def apart(handler: Callable) -> Callable:
         def called(number: int, frame: Any) -> None:
-            with _disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisablePythonDispatcher():
-                handler(number, frame)
+            with contextlib.ExitStack() as stack:
+                for each in around():
+                    stack.enter_context(each)
+                try:
+                    handler(number, frame)
+                except BaseException as problem:
+                    raised.append(problem)
+                    raise
 
         return called
 
-    with CAPTURE.taken(), _handlers_are(apart, {}):
-        yield
+    _raised.append(raised)
+    try:
+        with _handlers_are(apart, {}):
+            yield
+    except BaseException as problem:
+        if raised and problem is not raised[0]:
+            raise raised[0] from None
+        raise
+    finally:
+        _raised.remove(raised)
+    if raised:
+        raise raised[0]
+
+
+def is_of_a_handler(problem: BaseException) -> bool:
+    return any(problem is one for raised in _raised for one in raised)
 
 
 @contextlib.contextmanager

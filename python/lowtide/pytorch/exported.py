@@ -27,6 +27,7 @@ from .carried import Carried
 from .externals import External, memory_hidden
 from .indices import IndexChecks, index_checks
 from .native_check import TORCH, Taken, WholeStep
+from .own_errors import not_written_down
 from .trace import Model, apart, refusal, scalar_loss
 from .written_out import written_out
 
@@ -83,6 +84,7 @@ class Exported:
     carried: Carried = field(default_factory=Carried)  # Python's values that the forward pass leaves in attributes
 
 
+@not_written_down()
 def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, accumulate: int,
                 folder: pathlib.Path, refused: str = "") -> Exported:
     """`refused`: why the door has refused the program; it is written out then. Raises Unsupported, naming the line of the user's code or

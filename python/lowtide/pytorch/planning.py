@@ -29,6 +29,7 @@ from .masks import keep_masks_as_bytes
 from .measure import Allocation, Measured, keep_in_place, measure_all, take_types
 from .optimizers import Updates, state_as_before
 from .options import StepOptions
+from .own_errors import not_written_down
 from .own_step import signature, updates_of
 from .rehearsal import name_of
 from .trace import Model, Options, Trace, trace_step
@@ -88,7 +89,8 @@ def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, opt
     trained = [name for name in tensors.parameters if name in updates.groups]
     tracing = Options(options.clip_norm, options.clip_value, options.accumulate, options.data_parallel,
                       options.check_finite is True, rows, real_formulas=options.split is None)
-    trace = trace_step(tensors, loss_fn, trained, batch, tracing, note)
+    with not_written_down():
+        trace = trace_step(tensors, loss_fn, trained, batch, tracing, note)
     labels = options.labels()
     if labels is not None:
         return by_samples(trace, updates, labels)

@@ -106,8 +106,9 @@ def unchanged(device: Cpu | Cuda) -> Iterator[None]:
         for each, state in states.items():
             each.set_state(state)
     if changed:
-        raise Unsupported("the step cannot be captured: it sets a generator's state past torch.set_rng_state, "
-                          "torch.manual_seed and torch.random.fork_rng, which are planned")
+        raise Unsupported("the step cannot be captured: the random stream was moved by no op of it. Either it sets a generator's state past "
+                          "torch.set_rng_state, torch.manual_seed and torch.random.fork_rng, which are planned, or another thread drew numbers "
+                          "meanwhile: let that begin when the step is compiled, or give it a torch.Generator of its own")
 
 
 def _on_cpu() -> contextlib.AbstractContextManager[None]:

@@ -45,6 +45,7 @@ from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .new_data import NewData, data_kept
+from .own_errors import raised_by_eager_mode
 from .untouched import Note
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -423,7 +424,8 @@ def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options, note: Note | None = None) -> Trace:
-    """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured."""
+    """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured; what loss_fn raises in eager
+    mode, too, as it is."""
     if options.accumulate > 1 and (not isinstance(batch, (list, tuple)) or len(batch) != options.accumulate):
         raise Usage(f"accumulate={options.accumulate} takes a list of {options.accumulate} batches")
     hooks.check(model.parameters, trained)
@@ -431,6 +433,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         raise Unsupported("torch.autograd.detect_anomaly looks into every gradient, which a planned step does not; without it, "
                           "check_finite=True stops a step whose loss is not finite")
     inputs, spec = tensors_of(batch)
+    parts = batch if options.accumulate > 1 else [batch]
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     trace.inputs, trace.layouts = [weakref.ref(leaf) for leaf in inputs], options.layouts
     inputs = apart(inputs)
@@ -451,7 +454,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         if not again or are_open(trace.module):
             note.put_back()
             if not isinstance(refused.__cause__, GuardOnDataDependentSymNode) or not _with_numbers(shell, trace, inputs, numbers, note):
-                raise refused from None
+                raise raised_by_eager_mode(refused.__cause__, loss_fn, model.module, parts, note, user_place) or refused from None
             note.refuse_used()
             _settle(shell, trace, batch, inputs, numbers, note)
     _spread_places(trace)
