@@ -4,6 +4,9 @@ Fake kernels know little of channels-last values: what a loss of such a value an
 a convolution makes behind a permute. The graph depends on it: `contiguous`, `reshape`, and which kernels there are.
 """
 
+import copy
+import itertools
+
 import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, torch, twin
 
@@ -129,3 +132,54 @@ def test_what_never_agrees_is_taken_as_the_kernels_make_it(monkeypatch):
     model = Blocks(by_positions)
     made = lowtide.compile_step(model, loss_of(F.l1_loss), OPTIMIZERS["sgd"](model.parameters()), (x, target), effort=0.1, cache=False)
     assert torch.isfinite(made((x, target)))
+
+
+def bases():
+    """Tensors with dimensions of one, in every order of memory."""
+    for shape in ((2, 1, 16), (1, 2, 3), (2, 3, 1), (2, 1, 1)):
+        for order in itertools.permutations(range(3)):
+            yield torch.randn([shape[i] for i in order]).permute([order.index(i) for i in range(3)])
+
+
+@pytest.mark.parametrize("view", [
+    lambda y: y.view(y.shape), lambda y: torch.ops.aten._unsafe_view(y, y.shape), lambda y: y.view(1, *y.shape), lambda y: y.unsqueeze(1),
+    lambda y: y.squeeze(1), lambda y: y.expand(3, *y.shape), lambda y: y.select(0, 0), lambda y: y[:1], lambda y: y.mT, lambda y: y.flatten(0, 1),
+    lambda y: y.diagonal(0, 0, 1), lambda y: y.unfold(0, 1, 1), lambda y: y.chunk(2, -1)[0]])
+def test_views_of_dimensions_of_one_lie_as_pytorch_lays_them(view):
+    for y in bases():
+        try:
+            wanted = view(y)
+        except RuntimeError:  # no view of this one
+            continue
+        with layouts.Rows(None).mode() as mode:
+            found = view(mode.from_tensor(y))
+        assert found.stride() == wanted.stride() and found.storage_offset() == wanted.storage_offset(), (y.shape, y.stride())
+
+
+def pooled(m, x):
+    return torch.einsum("b n, b n d -> b d", m(x).squeeze(-1).softmax(1), x).square().mean()
+
+
+def by_rows(m, x):
+    return torch.einsum("b n o, b n d -> b o d", m(x), x).square().mean()
+
+
+def each_with_all(m, x):
+    return torch.bmm(m(x).mT.view(2, 1, 64), x).square().mean()
+
+
+@pytest.mark.parametrize("loss_fn", [pooled, by_rows, each_with_all])
+def test_products_with_one_row_are_eager_modes(loss_fn):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(16, 1), torch.randn(2, 64, 16)
+    other = copy.deepcopy(model)
+    mine, its = (torch.optim.SGD(m.parameters(), 0.1) for m in (model, other))
+    step = lowtide.compile_step(model, loss_fn, mine, x, effort=0.1, cache=False)
+    for _ in range(2):
+        loss = step(x)
+        its.zero_grad()
+        wanted = loss_fn(other, x)
+        wanted.backward()
+        its.step()
+        assert torch.equal(loss, wanted.detach())
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))

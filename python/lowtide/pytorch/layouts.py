@@ -114,6 +114,9 @@ class Rows:
             return _Truly(self)
 
 
+_VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
+
+
 class _Truly(FakeTensorMode):
     """Fake kernels whose results lie as the rows say."""
 
@@ -124,12 +127,26 @@ class _Truly(FakeTensorMode):
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         made = super().dispatch(func, types, args, kwargs)
+        if func in _VIEWS and isinstance(made, FakeTensor) and 1 in made.shape:
+            return self.view(made, types, args)
         if not self.rows.known or func.name() not in self.rows.known:
             return made
         if isinstance(made, (tuple, list)):
             truly = [self.truly(func, args, kwargs, index, one) for index, one in enumerate(made)]
             return truly if isinstance(made, list) else tuple(truly)
         return self.truly(func, args, kwargs, 0, made)
+
+    def view(self, made: FakeTensor, types: Any, args: Any) -> Any:
+        """PyTorch's fake view of the same shape keeps the strides of dimensions of one, which the real one computes anew; kernels of matrix
+        products go by them."""
+        x = args[0]
+        if not isinstance(x, FakeTensor) or any(isinstance(n, torch.SymInt) for n in (*x.shape, *x.stride(), *made.shape)):
+            return made
+        with in_kernel_invocation_manager(self):
+            stride = torch.empty_strided(x.shape, x.stride(), device="meta").view(made.shape).stride()
+        if stride == made.stride():
+            return made
+        return super().dispatch(torch.ops.aten.as_strided.default, types, (x, list(made.shape), list(stride), x.storage_offset()), {})
 
     def truly(self, func: Any, args: Any, kwargs: Any, index: int, made: Any) -> Any:
         if not isinstance(made, FakeTensor):
