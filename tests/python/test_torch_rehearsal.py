@@ -10,7 +10,7 @@ import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, eager_step, torch, twin
 
 import lowtide
-from lowtide.pytorch import beside_eager, contents, engines, fewer_rows, foretold_sizes, known, native, optimizers, room
+from lowtide.pytorch import beside_eager, compared, contents, engines, fewer_rows, foretold_sizes, known, native, optimizers, room
 from lowtide.pytorch import step as step_module
 
 nn, F = torch.nn, torch.nn.functional
@@ -524,3 +524,19 @@ def test_what_is_kept_of_a_time_lets_no_rounding_through(monkeypatch, tmp_path):
     with_code(monkeypatch, updates(on_parameter(lambda p, *_: p.mul_(1 + 2e-7))))
     with pytest.raises(lowtide.Internal, match="the parameter "):
         compiled(model, timed, batch=batch)
+
+
+@pytest.mark.parametrize("options", [{"engine": "native"}, {"split": "samples:2"}])
+@pytest.mark.parametrize("behind", [lambda: nn.BatchNorm1d(4), lambda: nn.Sequential(nn.Tanh(), nn.BatchNorm1d(4), nn.BatchNorm1d(4)),
+                                    lambda: nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))])
+def test_a_running_mean_of_rounding_alone_is_held_against_its_variance(behind, options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), behind()).double()
+    step = lowtide.compile_step(model, lambda m, x: m(x).exp().mean(), torch.optim.SGD(model.parameters(), 0.1), torch.randn(8, 4).double(),
+                                rehearse=True, effort=0.05, cache=False, **options)
+    assert bool(step(torch.randn(8, 4).double()).isfinite())
+
+
+def test_buffers_of_another_module_say_nothing():
+    left = compared.Left({"the buffer a.mean": torch.ones(2), "the buffer a.var": torch.full((2,), 5.0), "the buffer b.mean": torch.ones(2)})
+    assert (left.scale_of("the buffer a.mean"), left.scale_of("the buffer b.mean"), left.scale_of("the buffer top")) == (5.0, 1.0, 0.0)

@@ -34,7 +34,7 @@ from ..errors import Error, Usage
 from ..plans import bytes_text
 from . import bug_reports, fewer_rows, room
 from .batches import tensors_of
-from .compared import GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
+from .compared import BUFFER, GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
 from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest, span_bytes
 from .entering import is_of_a_handler, rehearsing
 from .optimizers import state_as_before
@@ -269,7 +269,7 @@ class _Rehearsal:
         model.follow()
         exact = None if subject.native else True  # updates are the plan's gradients'
         for name, buffer in model.buffers.items():
-            seen.see(f"the buffer {name}", buffer)
+            seen.see(f"{BUFFER}{name}", buffer)
         if subject.native:
             self._see_moves(seen)
         for name in model.parameters:
