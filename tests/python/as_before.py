@@ -128,7 +128,8 @@ def more_than_a_step(before, after, written):
             kept = [(a, b) for k, (a, b) in enumerate(zip(what, now[2], strict=True)) if k not in (3, 7) and a != b] if len(what) == 8 else [what]
             said += [f"{path}: {kept}"] if kept else []
         elif not path.startswith("optimizer"):
-            free = {word for of, word in written if of in (number, id(_own(thing)))}
+            owners = (number, id(_own(thing)), id(getattr(thing, "__globals__", None)) if isinstance(thing, types.FunctionType) else number)
+            free = {word for of, word in written if of in owners}
             old, new = ([entry for entry in one[2][1] if entry[0] not in free] for one in (before[number], now))
             said += [] if old == new or "" in free else [f"{path}: {_short(('', old), ('', new))}"]
     return said + [f"{path}: a FakeTensor" for number, (_, path, what) in after.items() if what == "a FakeTensor" and number not in before]

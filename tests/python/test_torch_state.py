@@ -140,7 +140,7 @@ def test_state_goes_on_as_in_eager_mode(forward):
 
 def test_a_number_that_moves_is_told_and_one_that_the_step_depends_on_is_refused():
     model, _, mine, _ = twins(counted, KEPT[counted]())
-    with pytest.warns(UserWarning, match=r"moves calls \(0, 1, 2\), the length of names; .*taken not to matter"):
+    with pytest.warns(UserWarning, match=r"moves calls \(0, 1, 2\), the length of names; .*where a comparison of it comes out otherwise, the step is captured anew"):
         lowtide.plan(model, loss_fn, mine, data(0))
 
     def warmed(m, x):

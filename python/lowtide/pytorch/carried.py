@@ -4,24 +4,20 @@ What the user's code leaves in the rooms that can be reached (untouched.py) is c
 
     a tensor of the step           becomes an output; behind each step it is put where the code put it (a hidden state, a running mean)
     a view of what was there       is the view again, of what is there then (the batch that a hook keeps, a parameter's `.detach()`)
-    a number, a word, a flag, None is put there, too; one that moves (a counter) is counted along
+    a number, a word, a flag, None is put there, too; of a number that moves (a counter) what the code makes of it (moving.py)
     lists and deques               grow, or lose entries at their front, by as much as in the trace
 
 A table that is made of shapes and constants alone is left out where nothing but such tables changed: the plan makes it itself, and eager
 mode makes its own.
 
-Whether the captured step depends on what changed is found out by tracing once more from the state behind it (`Again`). Where the graph is the
-same, plans hold for the kind of the state alone; a number that moves is then taken not to matter, with a warning. Where it is another one,
-the plan holds for the state that it began with, and the next step is captured anew; a number that would ask for another plan in every
-step is refused by name. Tests: tests/python/test_torch_state.py.
+Whether the captured step depends on what changed is found out by tracing once more (settling.py). Tests: tests/python/test_torch_state.py.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -32,12 +28,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..errors import Unsupported
 from .barred import real_of
 from .externals import Geometry, geometry_of
-from .guards import Entry, Kind, kind_of
+from .guards import Entry, Kind, OneOf, Turned
 from .known import KnownValues
-from .reachable import MISSING, Dictionary, Place, Reachable, Room, Sequence, Set, State
+from .moving import Outcomes, Record, evaluate, expression_of, is_number, value_of
+from .reachable import MISSING, Place, Reachable, Room, Sequence, Set, State
 from .untouched import PLAIN, Change, Note, same
-
-NUMBERS = (int, float)
 
 
 class Output(NamedTuple):
@@ -67,6 +62,13 @@ class Held(NamedTuple):
     tensor: torch.Tensor
 
 
+class Moving(NamedTuple):
+    """What the code makes of numbers that it moves. `value`: behind the traced step."""
+
+    of: Any
+    value: Any
+
+
 class Opaque(NamedTuple):
     """An object that no step can make."""
 
@@ -82,17 +84,20 @@ class Write:
     before: Any
     sources: list[Any]
     tree: Any
-    amount: Any = None  # of a number that moves: added behind each step
+    held: bool = False  # the plan holds for what it was
+    values: tuple[Any, ...] | None = None  # of which the plan serves each
 
     @property
     def name(self) -> str:
         return self.room.named(self.key)
 
-    def value(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
-        if self.amount is not None:
-            now = self.room.get(self.key)
-            return now + self.amount if type(now) in NUMBERS else self.sources[0]
-        return pytree.tree_unflatten([_made(source, outputs, given) for source in self.sources], self.tree)
+    @property
+    def moves(self) -> bool:
+        """Whether it is made of numbers that move, and of nothing else."""
+        return bool(self.sources) and all(isinstance(source, Moving) for source in self.sources)
+
+    def value(self, outputs: list[torch.Tensor], given: list[torch.Tensor], numbers: list[Any]) -> Any:
+        return pytree.tree_unflatten([made(source, outputs, given, numbers) for source in self.sources], self.tree)
 
 
 @dataclass
@@ -102,6 +107,12 @@ class Growth:
     room: Sequence
     dropped: int
     added: list[Write]
+    held: bool = False  # the plan holds for what is in it
+    unread: bool = False  # nothing is read off it, however long it is
+
+    @property
+    def grows(self) -> bool:
+        return self.dropped < len(self.added)
 
     @property
     def name(self) -> str:
@@ -118,13 +129,15 @@ class Carried:
     tables: list[Change] = field(default_factory=list)  # left as they are
     outputs: int = 0
     steady: bool = True  # the graph does not depend on what changes
+    record: Record | None = None  # of the numbers that move
 
     def __bool__(self) -> bool:
         return bool(self.writes or self.growths or self.gone)
 
     def is_of_values(self) -> bool:
         """Whether there are no more than entries of Python's plain values."""
-        return not self.growths and not self.gone and all(source is None or type(source) in PLAIN for write in self.writes for source in write.sources)
+        return not self.growths and not self.gone and all(source is None or type(source) in (*PLAIN, Moving) for write in self.writes
+                                                          for source in write.sources)
 
     def names(self) -> list[str]:
         found = [*self.writes, *self.growths]
@@ -133,29 +146,35 @@ class Carried:
     def owns(self) -> set[tuple[int, Any]]:
         """Entries that plans do not hold for by their value: by owner and key."""
         found = {(id(change.room.owner), change.key) for change in self.tables}
+        writes = [write for write in self.writes if write.moves or write.held or self.steady]
+        found |= {(id(write.room.owner), write.key) for write in writes}
+        rooms = [write.room for write in writes]
         if self.steady:
-            found |= {(id(write.room.owner), write.key) for write in self.writes}
             found |= {(id(room.owner), key) for room, key in self.gone}
-            found |= {(id(room.owner), "") for room in (*(w.room for w in self.writes), *(r for r, _ in self.gone)) if isinstance(room, Set)}
-        for growth in self.growths if self.steady else ():
+            rooms += [room for room, _ in self.gone]
+        found |= {(id(room.owner), "") for room in rooms if isinstance(room, Set)}
+        for growth in (growth for growth in self.growths if growth.unread or self.steady and not growth.held):
             found |= {(id(growth.room.owner), key) for key in range(len(growth.room.seen) + len(growth.added))}
             found.add((id(growth.room.owner), ""))
         return found
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[Any]:
         """What has to lie at the places that the step writes before it begins."""
-        steady = [write for write in self.writes if write.before is not MISSING and self.steady]
-        return [Kind(Place(write.room, write.key), write.before) for write in steady]
+        steady = [write for write in self.writes if self.steady and not write.held and not write.moves]
+        found: list[Any] = [OneOf(Place(w.room, w.key), w.values) for w in steady if w.values is not None]
+        found += [Kind(Place(w.room, w.key), w.before) for w in steady if w.values is None and w.before is not MISSING]
+        return [*found, Outcomes(self.record)] if self.record is not None else found
 
     def entries(self) -> list[Entry]:
         """What the graph depends on and the step changes: the next one is another."""
-        return [] if self.steady else [Entry(write.room, write.key, write.before) for write in self.writes]
+        return [(Turned if w.held else Entry)(w.room, w.key, w.before) for w in self.writes if w.held or not self.steady and not w.moves]
 
     def write(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> None:
         """Behind a step: all values first, then all entries."""
-        made = [(write, write.value(outputs, given)) for write in self.writes]
-        grown = [(growth, [write.value(outputs, given) for write in growth.added]) for growth in self.growths]
-        for write, value in made:
+        numbers = self.record.numbers() if self.record is not None else []
+        values = [(write, write.value(outputs, given, numbers)) for write in self.writes]
+        grown = [(growth, [write.value(outputs, given, numbers) for write in growth.added]) for growth in self.growths]
+        for write, value in values:
             write.room.put(write.key, value)
         for growth, values in grown:
             growth.room.grow(growth.dropped, values)
@@ -163,13 +182,15 @@ class Carried:
             room.write({name: value for name, value in room.read().items() if name != key})
 
 
-def _made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
+def made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor], numbers: list[Any]) -> Any:
     if isinstance(source, Output):
         return outputs[source.number]
     if isinstance(source, View):
         return source.make(given)
     if isinstance(source, Held):
         return source.tensor.clone()
+    if isinstance(source, Moving):
+        return evaluate(source.of, numbers)
     return real_of(source.value) if isinstance(source, Opaque) else source
 
 
@@ -280,6 +301,8 @@ class Finder:
         return leaf
 
     def source(self, leaf: Any, name: str) -> Any:
+        if is_number(leaf):
+            return Moving(expression_of(leaf), value_of(leaf))
         if not isinstance(leaf, torch.Tensor):
             return leaf if type(leaf) in PLAIN or leaf is None else Opaque(self.object(leaf, name))
         own = self.leaves.get(id(leaf))
@@ -296,143 +319,3 @@ class Finder:
             return view
         self.outputs.append(leaf.detach())
         return Output(len(self.outputs) - 1, geometry_of(leaf))
-
-
-# ---- the state behind the step, and a second trace from it
-
-
-def needs_again(carried: Carried) -> bool:
-    """Whether the graph may depend on what changed: a tensor in the place of a tensor of the same kind changes nothing."""
-    return bool(carried.gone or carried.growths) or any(
-        _plain(write) or kind_of(write.before) != _kind_after(write) for write in carried.writes)
-
-
-def _plain(write: Write) -> bool:
-    return not all(isinstance(source, (Output, View, Held)) for source in write.sources)
-
-
-def _kind_after(write: Write) -> Any:
-    return kind_of(_stand_in(write))
-
-
-def _stand_in(write: Write) -> Any:
-    """A value like the one that the step would leave."""
-    def made(source: Any) -> Any:
-        if isinstance(source, Output):
-            shape, stride, dtype, device = source.geometry
-            return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
-        if isinstance(source, Opaque):
-            return source.value
-        return _made(source, [], [])
-
-    return pytree.tree_unflatten([_stand_in_of_view(s) if isinstance(s, View) else made(s) for s in write.sources], write.tree)
-
-
-def _stand_in_of_view(view: View) -> torch.Tensor:
-    try:
-        return view.make([])
-    except IndexError:  # of the batch or the model, which is as good as any
-        return torch.zeros(view.part[0] if view.part is not None else ())
-
-
-def enter_state_behind(carried: Carried) -> None:
-    for write in carried.writes:
-        write.room.put(write.key, _stand_in(write))
-    for growth in carried.growths:
-        growth.room.grow(growth.dropped, [_stand_in(write) for write in growth.added])
-    for room, key in carried.gone:
-        room.write({name: value for name, value in room.read().items() if name != key})
-
-
-def settle_state(first: Carried, second: Carried, equal: bool) -> None:
-    """What the second trace says of the first. Raises Unsupported for a number of which the graph depends and that moves on and on."""
-    first.steady = equal
-    _refuse_wandering(first, second, equal)
-    later = {(id(write.room.owner), write.key): write for write in second.writes}
-    moving: list[str] = []
-    for write in first.writes:
-        if write.sources and len(write.sources) == 1 and type(write.sources[0]) in PLAIN:
-            after = later.get((id(write.room.owner), write.key))
-            value = write.sources[0]
-            if after is None or not after.sources or same(after.sources[0], value):
-                continue
-            if not equal and type(value) in NUMBERS:
-                raise Unsupported(_MOVING.format(write.name, _said(write.before), value, after.sources[0]))
-            write.amount = _amount(write.before, value, after.sources[0])
-            moving.append(f"{write.name} ({_said(write.before)}, {value!r}, {after.sources[0]!r})")
-    for growth in first.growths:
-        if not equal and growth.dropped < len(growth.added):
-            raise Unsupported(_GROWING.format(growth.name))
-        if growth.dropped < len(growth.added):
-            moving.append(f"the length of {growth.name}")
-    if moving:
-        warnings.warn(f"lowtide: the forward pass itself moves {', '.join(moving)}; the captured step does not depend on it, so it is moved on "
-                      "behind each step and taken not to matter later either; a step that is to depend on it takes a tensor", stacklevel=6)
-
-
-def _refuse_wandering(first: Carried, second: Carried, equal: bool) -> None:
-    """Raises Unsupported where the second step writes an entry of a dict or a set that the first does not: each step would write another
-    one. A tensor in a set is another entry in each step, as in eager mode. Entries that come or go elsewhere make another plan."""
-    def places(carried: Carried) -> dict[tuple[int, Any], Room]:
-        return {(id(room.owner), key): room for room, key in [*((write.room, write.key) for write in carried.writes if not _of_tensor_in_set(write)),
-                                                              *carried.gone]}
-
-    before = places(first)
-    rooms = {of for of, _ in before}
-    for (of, key), room in places(second).items():
-        if (of, key) in before:
-            continue
-        if of in rooms and (isinstance(room, Set) or type(room) is Dictionary and not room.of_object):
-            raise Unsupported(_WANDERING.format(room.path, _said(room.seen.get(key, room.get(key)) if isinstance(room, Set) else key)))
-        first.steady = False
-
-
-def _of_tensor_in_set(write: Write) -> bool:
-    return isinstance(write.room, Set) and not _plain(write)
-
-
-_WANDERING = ("the forward pass changes '{}' elsewhere in each step ({} in the second), and a planned step writes the same entries each time; a "
-              "list that is appended to, or a tensor, is carried from step to step")
-_MOVING = ("the forward pass moves '{}' ({}, {!r}, {!r}), and the step depends on it, so each step would be another one; as a tensor "
-           "(register_buffer, and torch's ops in the place of Python's) it is read in each step")
-_GROWING = ("the forward pass makes '{}' longer, and the step depends on it, so each step would be another one; a tensor of a fixed size, or a "
-            "count in a buffer, is read in each step")
-
-
-def _said(value: Any) -> str:
-    return "nothing" if value is MISSING else repr(value)
-
-
-def _amount(before: Any, after: Any, later: Any) -> Any:
-    """What is added each time; None where it is no sum: then it stays what it is behind the first step."""
-    if type(before) in NUMBERS and type(after) in NUMBERS and type(later) in NUMBERS and before + (after - before) == after \
-            and after + (after - before) == later:
-        return after - before
-    return None
-
-
-def graph_of(module: torch.fx.GraphModule, externals: Mapping[str, Any]) -> Iterator[str]:
-    """The graph as lines: equal where two traces are the same step."""
-    numbers: dict[torch.fx.Node, str] = {}
-    for number, node in enumerate(module.graph.nodes):
-        numbers[node] = f"n{number}"
-        target: Any = node.target
-        if node.op == "get_attr":
-            external = externals.get(node.target)
-            value = getattr(module, node.target)
-            if external is not None and external.place is not None:
-                target = (id(external.place.room.owner), external.place.key, external.place.inside, geometry_of(value), value.storage_offset())
-            elif isinstance(value, torch.Tensor):
-                target = (geometry_of(value), value.flatten().tolist() if value.numel() <= 4096 else id(value))
-        elif node.op == "placeholder":
-            target = node.meta["val"].shape
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: _Named(numbers[n]))
-        yield f"{node.op} {target} {args!r} {kwargs!r}"
-
-
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return self.name

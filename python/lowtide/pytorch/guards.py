@@ -65,6 +65,10 @@ class Entry(NamedTuple):
         return self.room.named(self.key)
 
 
+class Turned(Entry):
+    """One that the step itself gives another value in each step."""
+
+
 def _called_by_itself(name: str, kind: type, called: bool) -> bool:
     """Methods that Python or PyTorch calls without their name in the code. `called`: the code names the class, and may make objects of it."""
     if issubclass(kind, torch.autograd.Function):
@@ -474,7 +478,7 @@ class Guards:
     tensors that it reads beside model and batch, and of what it writes itself."""
 
     def __init__(self, entries: Iterable[Entry], owns: Container[tuple[int, Any]] = (), kinds: Iterable[Kind] = ()) -> None:
-        kept = [entry for entry in entries if (id(entry.room.owner), entry.key) not in owns]
+        kept = [entry for entry in entries if isinstance(entry, Turned) or (id(entry.room.owner), entry.key) not in owns]
         self.kinds = list(kinds)
         plain = [e for e in kept if isinstance(e.room, Dictionary)]
         self.of_dicts, self.others = plain, [e for e in kept if not isinstance(e.room, Dictionary)]

@@ -35,8 +35,9 @@ from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import Cpu, Cuda
 from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
-from .guards import READ, Entry, Guards, Kind, entries_of
+from .guards import READ, Entry, Guards, Kind, Turned, entries_of
 from .kept import written_buffers
+from .moving import OTHERWISE
 from .optimizers import state_as_before
 from .options import StepOptions
 from .planning import Planned, best_plan
@@ -45,6 +46,9 @@ from .steady import Signature, Steady, Versions, kinds_of
 from .program import Executable, generate
 from .transfers import Transfers
 from .untouched import Note, untouched
+
+
+MOST_TURNS = 8  # plans for words that the step itself changes in each step
 
 
 @dataclass
@@ -273,7 +277,8 @@ class Step:
                 said += [_said(entry, now) for entry, now in changed if alike is self._alike.get(key) and entry.key != "training"
                          and entry.name not in self._told]
                 self._told |= {entry.name for entry, _ in changed if entry.key != "training"}
-                if any(type(value) in (int, float, str) for entry, now in changed for value in (entry.value, now)):
+                gone = [(entry, now) for entry, now in changed if entry.value is not OTHERWISE and (len(alike) > MOST_TURNS or not isinstance(entry, Turned))]
+                if any(type(value) in (int, float, str) for entry, now in gone for value in (entry.value, now)):
                     self._drop(alike, guards, ready)
         if said:
             warnings.warn(f"lowtide: {', '.join(dict.fromkeys(said))}: a plan holds for Python's values, so the step is captured anew "

@@ -35,7 +35,7 @@ from ..errors import Unsupported, Usage
 from . import accumulated, conversions, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
 from .accumulated import Accumulated
 from .batches import BatchSpec, tensors_of
-from .carried import Carried, Finder, Lasting, Marked, enter_state_behind, graph_of, needs_again, settle_state
+from .carried import Carried, Finder, Lasting, Marked
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
 from .externals import External, Externals
@@ -43,10 +43,12 @@ from .decisions import Branch, Decisions, asked_of, decided, settle
 from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
+from .moving import Record, Taken, Watch, stripped
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .new_data import NewData, data_kept
 from .own_errors import raised_by_eager_mode
-from .untouched import Note
+from .settling import Settled, settle_kept
+from .untouched import Note, empty_caches_of_fakes
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -87,10 +89,6 @@ def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     return (a.shape, a.stride(), a.dtype, a.device) == (b.shape, b.stride(), b.dtype, b.device)
 
 
-class Settled(Exception):
-    """The cause of a refusal that no other way of tracing mends."""
-
-
 @dataclass
 class Options:
     """What changes the graph."""
@@ -129,7 +127,7 @@ class Trace:
 
     def take_aux(self, aux: Any) -> list[Any]:
         """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
-        leaves, self.aux_spec = pytree.tree_flatten(aux)
+        leaves, self.aux_spec = pytree.tree_flatten(stripped(aux))
         self.aux_count, self.aux_kinds = len(leaves), [_kind_of(leaf) for leaf in leaves]
         return [leaf.detach() if isinstance(leaf, torch.Tensor) else _as_tensor(leaf) for leaf in leaves]
 
@@ -445,7 +443,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         if are_open(trace.module) and _with_numbers(shell, trace, inputs, numbers, note):
             options = numbers
         note.refuse_used()
-        _settle(shell, trace, batch, inputs, options, note)
+        _settle(shell, trace, inputs, options, note)
     except Unsupported as refused:
         ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
         if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, NewData, Settled)):
@@ -456,7 +454,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
             if not isinstance(refused.__cause__, GuardOnDataDependentSymNode) or not _with_numbers(shell, trace, inputs, numbers, note):
                 raise raised_by_eager_mode(refused.__cause__, loss_fn, model.module, parts, note, user_place) or refused from None
             note.refuse_used()
-            _settle(shell, trace, batch, inputs, numbers, note)
+            _settle(shell, trace, inputs, numbers, note)
     _spread_places(trace)
     return trace
 
@@ -473,7 +471,8 @@ def _with_numbers(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], optio
 
 
 def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.Tensor],
-                options: Options, note: Note) -> None:
+                options: Options, note: Note, entering: Record | Watch | None = None) -> None:
+    """`entering`: puts objects that are watched in the place of what moves. What is kept of lists that are watched is not asked."""
     model = trace.model
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
 
@@ -483,6 +482,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         values, seen = KnownValues(labels.after_op, sizes), []  # the second: Externals, of the one run of `followed`
 
         def keep(given: Sequence[torch.Tensor], exchanged: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+            if isinstance(entering, Watch):
+                return []
             held = {**model.parameters, **model.buffers}
             found = Finder(note, values, Lasting(list(given), seen[0].found), {id(t): held[name] for name, t in exchanged.items()})
             trace.carried = found.carried
@@ -513,7 +514,10 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
                   counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(),
                   streams.selecting_as_in_eager_mode(), torch.enable_grad(),
-                  options.layouts.mode() if options.layouts is not None else contextlib.nullcontext()):
+                  options.layouts.mode() if options.layouts is not None else contextlib.nullcontext(),
+                  Taken() if entering is not None else contextlib.nullcontext()):
+                if entering is not None:
+                    entering.enter()
                 made = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
             trace.sizes = sizes.found
             return made
@@ -534,24 +538,16 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         raise refusal(problem) from problem
 
 
-def _settle(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor], options: Options, note: Note) -> None:
-    """Traces once more, from the state that the forward pass leaves behind, where the step may depend on it."""
-    if not needs_again(trace.carried):
-        return
-    again, equal = Trace(None, trace.model, trace.trained, trace.batch_spec), False  # type: ignore[arg-type]
-    try:
-        enter_state_behind(trace.carried)
-        again.inputs = trace.inputs
-        _trace_with([shell], again, inputs, options, Note(trace.model.module, shell._loss_fn))
-        equal = list(graph_of(trace.module, trace.externals)) == list(graph_of(again.module, again.externals))
-    except Unsupported:
-        pass  # the next step says so
-    finally:
-        note.put_back()
-    try:
-        settle_state(trace.carried, again.carried, equal)
-    except Unsupported as refused:
-        raise refused from Settled()
+def _settle(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Options, note: Note) -> None:
+    """What becomes of the state that the forward pass keeps."""
+    def run(into: Trace, note: Note, entering: Record | Watch | None) -> None:
+        empty_caches_of_fakes()  # what the code has kept there in the trace before would be a constant now
+        _trace_with([shell], into, inputs, options, note, entering)
+
+    def new() -> tuple[Trace, Note]:
+        return Trace(None, trace.model, trace.trained, trace.batch_spec, inputs=trace.inputs), Note(trace.model.module, shell._loss_fn)
+
+    settle_kept(trace, note, run, new)
 
 
 def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
