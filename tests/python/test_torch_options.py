@@ -12,7 +12,7 @@ from torch_models import OPTIMIZERS, torch, trained
 
 import lowtide
 from lowtide import amounts, plans
-from lowtide.pytorch import backend, engines
+from lowtide.pytorch import again, backend, engines
 from lowtide.pytorch.options import StepKeywords, StepOptions
 
 NO_BUDGET = "is no number of bytes above 0, no size such as '2GiB', no share up to '100%' and not 'floor'"
@@ -57,6 +57,28 @@ def test_a_wrong_value_of_an_option_is_refused_before_anything_is_captured(optio
             said = str(refused.value)
             assert said.startswith(f"{option}=") and said.endswith(line), (options, said)
             assert "\n" not in said and len(said) < 250, said
+
+
+@pytest.mark.parametrize("kind", [numpy.int64, numpy.uint32, numpy.int32])
+def test_a_budget_may_be_a_whole_number_of_numpys(kind):
+    model, batch = torch.nn.Linear(2, 2), torch.randn(3, 2)
+    optimizer = OPTIMIZERS["sgd"](trained(model))
+    plan = lowtide.plan(model, lambda m, x: m(x).mean(), optimizer, batch, budget=kind(10**7), effort=0.1)
+    assert plan.arena_bytes == lowtide.plan(model, lambda m, x: m(x).mean(), optimizer, batch, budget=10**7, effort=0.1).arena_bytes
+
+
+def test_what_is_no_step_is_not_measured():
+    for wrong in (torch.nn.Linear(2, 2), None, "step"):
+        with pytest.raises(lowtide.Usage, match="takes a step that lowtide.compile_step has made; this is a"):
+            again.measure(wrong)
+
+
+@pytest.mark.parametrize("engine", ["torch", "native", "auto"])
+def test_ranks_that_are_not_there_are_named(engine):
+    model, batch = torch.nn.Linear(2, 2), torch.randn(3, 2)
+    for start in (lowtide.plan, lowtide.compile_step):
+        with pytest.raises((lowtide.Usage, lowtide.Unsupported), match="process_group|data_parallel"):
+            start(model, never, OPTIMIZERS["sgd"](trained(model)), batch, data_parallel=True, engine=engine)
 
 
 def test_options_of_the_backend_are_those_of_compile_step_that_a_loop_of_ones_own_can_have():

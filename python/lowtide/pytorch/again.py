@@ -32,6 +32,8 @@ def measure(step: Step, rounds: int = 10) -> list[Timed]:
     step whose engine has kernels of its own, or that runs on many ranks."""
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
         raise Usage(f"rounds={rounds!r} is no whole number of at least 1")
+    if not hasattr(step, "planned") and not hasattr(step, "engine"):
+        raise Usage(f"lowtide.measure takes a step that lowtide.compile_step has made; this is a {type(step).__name__}")
     if step.engine != "torch":
         raise Unsupported(f"lowtide.measure times PyTorch's kernels, and this step's engine is {step.engine}; "
                           "`lowtide run --measure` times Lowtide's own")

@@ -21,6 +21,7 @@ import torch
 
 from ..errors import Infeasible, Internal, Limit, Unsupported
 from ..plans import Plan
+from . import ranks
 from .native import NativeStep, native_step
 from .options import StepKeywords, StepOptions
 from .step import Step, checked, plan_step_of
@@ -112,6 +113,8 @@ def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.opt
     """
     checked(loss_fn, optimizer, model)
     model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
+    if asked.data_parallel:
+        ranks.check()
     make = {"torch": Step, "native": native_step, "auto": _faster}[asked.engine]
     return make(model, loss_fn, optimizer, sample_batch, asked)
 
@@ -121,6 +124,8 @@ def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.
     """The plan alone. Model and optimizer are as before; "auto" gives that of the torch engine."""
     checked(loss_fn, optimizer, model)
     model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
+    if asked.data_parallel:
+        ranks.check()
     if asked.engine == "native":
         return native_step(model, loss_fn, optimizer, sample_batch, replace(asked, rehearse=False)).plan
     return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)

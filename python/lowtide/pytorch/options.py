@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ class StepOptions:
     def of(options: dict[str, Any]) -> StepOptions:
         """Raises Usage for the first that is wrong, before anything is captured."""
         refuse_unknown(options, tuple(StepOptions.__dataclass_fields__), "")
+        if isinstance(budget := options.get("budget"), numbers.Integral) and not isinstance(budget, int):  # numpy's
+            options = {**options, "budget": int(budget)}
         for name, value in options.items():
             refuse_wrong(name, value)
         made = StepOptions(**options)
