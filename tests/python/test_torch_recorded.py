@@ -96,8 +96,8 @@ def test_the_short_way_notes_the_same_graph(name, monkeypatch):
     taken = []
     record = recorded.record
 
-    def counted(func, args, kwargs):
-        out = record(func, args, kwargs)
+    def counted(func, args, kwargs, alike):
+        out = record(func, args, kwargs, alike)
         taken.append(out is not recorded.DECLINED)
         return out
 

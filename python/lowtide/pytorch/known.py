@@ -26,6 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from . import ctc, least_squares, recorded, this_thread
+from .alike_ops import AlikeOps
 from .decisions import remembered
 from .foretold_sizes import Sizes
 from .schemas import schema_writes, tensors_among
@@ -57,7 +58,7 @@ class KnownValues(TorchDispatchMode):
     def __init__(self, after: Callable[[], None], sizes: Sizes) -> None:
         """`after` is called behind each op."""
         super().__init__()
-        self.after, self.sizes = after, sizes
+        self.after, self.sizes, self.alike = after, sizes, AlikeOps()
         self.unsure = False  # a library looks into contents that are not known, and takes another path than in eager mode
         self.spoiled: set[int] = set()  # storages of real values that something unknown was written to
 
@@ -90,7 +91,7 @@ class KnownValues(TorchDispatchMode):
         if self.sizes.concern(func, args):
             with self:
                 func, args, kwargs = self.sizes.instead_of(func, args, kwargs)
-        out = recorded.record(func, args, kwargs)
+        out = recorded.record(func, args, kwargs, self.alike)
         if out is recorded.DECLINED:
             out = func(*args, **kwargs)
         self.after()

@@ -122,7 +122,7 @@ class _Truly(FakeTensorMode):
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
-        self.rows = rows
+        self.rows, self.cache_enabled = rows, False  # alike_ops.py remembers for all modes above
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

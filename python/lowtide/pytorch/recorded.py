@@ -22,6 +22,8 @@ from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
 
+from .alike_ops import UNKNOWN, AlikeOps
+
 _DEVICE = torch.ops.prim.device.default
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 _PLAIN = (int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -47,12 +49,12 @@ def device_asked(func: Any, types: Any, args: tuple) -> Any:
     """The device of a fake tensor; DECLINED where that is not what is asked."""
     if func is not _DEVICE or type(args[0]) is not FakeTensor:
         return DECLINED
-    return FakeTensor.__torch_dispatch__(func, types, args)
+    return args[0].device
 
 
-def record(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def record(func: Any, args: tuple, kwargs: dict[str, Any], alike: AlikeOps) -> Any:
     """The op's result, with its node in the graph of the trace that is under way; DECLINED, before anything has run, for
-    PyTorch's own way."""
+    PyTorch's own way. `alike`: what the ops of this trace made."""
     if not _is_ordinary(func):
         return DECLINED
     mode = torch._C._get_dispatch_mode(_PROXY)
@@ -68,13 +70,13 @@ def record(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     node = tracer.graph.create_node("call_function", func, operands, named, name=name)
     torch._C._unset_dispatch_mode(_PROXY)
     try:
-        out = func(*args, **kwargs)
+        out, value = alike.call(func, args, kwargs)
     except BaseException:
         tracer.graph.erase_node(node)
         raise
     finally:
         torch._C._set_dispatch_mode(mode)
-    _note(out, node, tracer)
+    _note(out, value, node, tracer)
     return out
 
 
@@ -94,21 +96,30 @@ def _operands(value: Any, tracked: Any) -> Any:  # recursion: as deep as the lis
     raise _Unusual
 
 
-def _note(out: Any, node: Any, tracer: Any) -> None:
-    """What the op made, as values of the graph."""
-    if type(out) is FakeTensor and not out._has_symbolic_sizes_strides:
-        return _take(out, node, tracer)
-    if type(out) in (tuple, list) and all(o is None or (type(o) is FakeTensor and not o._has_symbolic_sizes_strides) for o in out):
-        node.meta["val"] = type(out)(o if o is None else fast_detach(o.fake_mode, o) for o in out)
-        for index, one in enumerate(out):
+def _note(out: Any, value: Any, node: Any, tracer: Any) -> None:
+    """What the op made, as values of the graph. `value`: the same once more, its geometry as it is now, or UNKNOWN."""
+    if type(out) is FakeTensor and (value is not UNKNOWN or not out._has_symbolic_sizes_strides):
+        return _take(out, value, node, tracer)
+    if type(out) in (tuple, list) and (value is not UNKNOWN or all(map(_is_noted, out))):
+        values = [_copy(one) for one in out] if value is UNKNOWN else value
+        node.meta["val"] = type(out)(values)
+        for index, (one, again) in enumerate(zip(out, values, strict=True)):
             place = tracer.graph.create_node("call_function", operator.getitem, (node, index), {})
             if one is not None:
-                _take(one, place, tracer)
+                _take(one, _copy(again), place, tracer)
         return None
     proxy_tensor.track_tensor_tree(out, torch.fx.Proxy(node, tracer), constant=None, tracer=tracer)
     return None
 
 
-def _take(tensor: FakeTensor, node: Any, tracer: Any) -> None:
-    node.meta["val"] = fast_detach(tensor.fake_mode, tensor)  # its geometry as it is now
+def _is_noted(one: Any) -> bool:
+    return one is None or (type(one) is FakeTensor and not one._has_symbolic_sizes_strides)
+
+
+def _copy(tensor: FakeTensor | None) -> FakeTensor | None:
+    return None if tensor is None else fast_detach(tensor.fake_mode, tensor)
+
+
+def _take(tensor: FakeTensor, value: Any, node: Any, tracer: Any) -> None:
+    node.meta["val"] = _copy(tensor) if value is UNKNOWN else value
     tracer.tensor_tracker[tensor] = proxy_tensor._ProxyTensor(torch.fx.Proxy(node, tracer), None)

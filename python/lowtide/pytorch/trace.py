@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
@@ -490,6 +491,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             return found.outputs
 
         step = _step_function(model, shells, trace.trained, trace, options, labels, keep)
+        behind = contextlib.ExitStack()  # what holds when the user's code has run
 
         def followed(*flat: torch.Tensor) -> list[Any]:
             before = torch.is_autocast_cache_enabled()
@@ -507,11 +509,12 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
                         data_kept(model.module, note.reachable):
                     return step(*flat)
             finally:
+                behind.enter_context(_use_lazy_graph_module(True))  # nobody runs the module or reads its code
                 trace.externals = {external.target: external for external in externals.found}
                 torch.set_autocast_cache_enabled(before)
 
         try:
-            with (labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
+            with (behind, labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
                   counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(),
                   streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext(),
