@@ -18,7 +18,7 @@ add up to the same bits in the same time.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +54,9 @@ class Ref:
     id: int
 
 
+_LEAVES = {Ref, int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.fx.Node}
+
+
 class Number(NamedTuple):
     """A number among the arguments of a call, made when the call runs: `function(*args)`."""
 
@@ -68,27 +71,35 @@ class Number(NamedTuple):
 def mapped(change: Callable[[Any], Any], value: Any) -> Any:  # recursion: as deep as the lists of an op's schema
     """Arguments of an op with every leaf exchanged. Tuples, lists, dicts and numbers that are made when the call runs are the only
     containers there; a walk of PyTorch's own trees would take a third of the time of reading a graph."""
+    kind = type(value)
+    if kind in _LEAVES:
+        return change(value)
+    if kind is tuple:
+        return tuple([change(entry) if type(entry) in _LEAVES else mapped(change, entry) for entry in value])
     if isinstance(value, Number):
         return Number(value.function, mapped(change, value.args))
     if isinstance(value, tuple):
         return tuple([mapped(change, entry) for entry in value])
     if isinstance(value, list):
-        return [mapped(change, entry) for entry in value]
+        return [change(entry) if type(entry) in _LEAVES else mapped(change, entry) for entry in value]
     if isinstance(value, dict):
         return {key: mapped(change, entry) for key, entry in value.items()}
     return change(value)
 
 
-def _refs(value: Any) -> Iterator[int]:  # recursion: as `mapped`
-    """The tensors among an op's arguments, in order."""
-    if isinstance(value, Ref):
-        yield value.id
-    elif isinstance(value, (tuple, list)):
-        for entry in value.args if isinstance(value, Number) else value:
-            yield from _refs(entry)
-    elif isinstance(value, dict):
-        for entry in value.values():
-            yield from _refs(entry)
+def _refs(value: Any, found: list[int]) -> list[int]:  # recursion: as `mapped`
+    """`found` with the tensors among an op's arguments, in order."""
+    for entry in value:
+        kind = type(entry)
+        if kind is Ref:
+            found.append(entry.id)
+        elif kind is Number:
+            _refs(entry.args, found)
+        elif isinstance(entry, (tuple, list)):
+            _refs(entry, found)
+        elif isinstance(entry, dict):
+            _refs(entry.values(), found)
+    return found
 
 
 @dataclass
@@ -134,9 +145,9 @@ class Call:
     node: Any = None  # of the graph that was read
     said: Call | None = None  # the call that was traced, where this one makes what that did
 
-    def tensors(self) -> Iterator[int]:
+    def tensors(self) -> list[int]:
         """The tensors among the arguments."""
-        yield from _refs((self.args, self.kwargs))
+        return _refs((self.args, self.kwargs), [])
 
     def with_tensors(self, change: Callable[[int], int]) -> tuple[tuple, dict[str, Any]]:
         """Arguments in which every tensor is exchanged."""
@@ -411,8 +422,7 @@ class _Reader:
         return number
 
     def note_ones(self, arguments: Any) -> None:
-        tensors = list(_refs(arguments))
-        self.program.ones |= {self.program.tensors[t].storage for t in tensors}
+        self.program.ones |= {self.program.tensors[t].storage for t in _refs((arguments,), [])}
 
     def take_outputs(self, node: torch.fx.Node, call: Call) -> None:
         value = node.meta.get("val")
@@ -513,7 +523,7 @@ def _move_views(program: Program, now: dict[int, int]) -> None:
     for call in program.calls:
         if not call.view:
             continue
-        source = next(iter(call.tensors()))
+        source = call.tensors()[0]
         for out in call.outs:
             if out is not None:
                 program.tensors[out].storage = program.tensors[now.get(source, source)].storage

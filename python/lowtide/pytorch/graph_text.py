@@ -25,6 +25,8 @@ def _quoted(text: str) -> str:
         plain = text
     else:
         plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
+    if '"' not in plain and "\\" not in plain:
+        return f'"{plain}"'
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -21,8 +21,10 @@ import torch
 from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
+from torch.utils._python_dispatch import autograd_would_have_decomposed
 
 from .alike_ops import UNKNOWN, AlikeOps
+from .schemas import tensors_among
 
 _DEVICE = torch.ops.prim.device.default
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
@@ -36,9 +38,24 @@ def _is_ordinary(func: Any) -> bool:
     """Whether PyTorch's mode would note this op as it is."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace not in ("aten", "lowtide"):
         return False
-    composite = func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
     lifts = func._schema.name in ("aten::lift_fresh", "aten::is_nonzero", "aten::lift", "aten::set_", "aten::resize_")
-    return not composite and not lifts and not any(tag in func.tags for tag in _UNUSUAL)
+    return not lifts and not any(tag in func.tags for tag in _UNUSUAL)
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    """Whether the op has a formula of other ops, which PyTorch's mode takes where the device has no kernel of its own."""
+    return func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+_words: dict[str, str] = {}
+
+
+def _word(graph: Any, name: str) -> str:
+    """What nodes of the op are called."""
+    if name not in _words:
+        _words[name] = graph._target_to_str(name)
+    return _words[name]
 
 
 class _Unusual(Exception):
@@ -60,13 +77,15 @@ def record(func: Any, args: tuple, kwargs: dict[str, Any], alike: AlikeOps) -> A
     mode = torch._C._get_dispatch_mode(_PROXY)
     if mode is None or func in mode.decomposition_table or mode.pre_dispatch:
         return DECLINED
+    if _is_composite(func) and autograd_would_have_decomposed(func, tensors_among((*args, *kwargs.values()))):
+        return DECLINED
     tracer = mode.tracer
     try:
         operands = _operands(args, tracer.tensor_tracker)
         named = {name: _operands(value, tracer.tensor_tracker) for name, value in kwargs.items()}
     except _Unusual:
         return DECLINED
-    name = tracer.graph._target_to_str(func.overloadpacket.__name__)
+    name = _word(tracer.graph, func.overloadpacket.__name__)
     node = tracer.graph.create_node("call_function", func, operands, named, name=name)
     torch._C._unset_dispatch_mode(_PROXY)
     try:

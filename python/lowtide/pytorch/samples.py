@@ -205,7 +205,7 @@ class _Lowering:
     def want(self, tensor: int) -> None:
         """What a view shows."""
         while self.program.tensors[tensor].recipe is not None:
-            tensor = next(self.program.tensors[tensor].recipe.tensors())
+            tensor = self.program.tensors[tensor].recipe.tensors()[0]
         self.wanted.add(tensor)
 
     # ---- ops that stay whole, and what joins parts
@@ -321,7 +321,7 @@ class _Lowering:
                 new.outs.append(None)
                 continue
             shape, stride, dtype, size, device = result
-            source = self.program.tensors[next(new.tensors())].storage if new.view else None
+            source = self.program.tensors[new.tensors()[0]].storage if new.view else None
             tensor = self.program.add_tensor(torch.empty(0, dtype=dtype), source, new if new.view else None, k)
             self.program.tensors[tensor].shape, self.program.tensors[tensor].stride = shape, stride
             self.program.tensors[tensor].device = device

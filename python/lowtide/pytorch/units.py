@@ -400,7 +400,8 @@ def _add_states(program: Program, updates: Updates, name: str) -> list[int]:
 def _update(program: Program, units: list[Unit], what: str, tensors: list[int], after: set[int], function: Callable) -> Unit:
     """`tensors`: parameter, gradient and state."""
     storages = [program.tensors[t].storage for t in tensors]
-    return Unit(max(unit.number for unit in units) + 1, [], UPDATE, list(dict.fromkeys(storages)), [],
+    number = units[-1].number + 1 if units[-1].update else max(unit.number for unit in units) + 1
+    return Unit(number, [], UPDATE, list(dict.fromkeys(storages)), [],
                 [s for i, s in enumerate(storages) if i != 1], after=set(after), update=function, update_tensors=tensors,
                 gradients=storages[1:2], what=what)
 
