@@ -1,8 +1,10 @@
 """What plain tracing cannot follow, since it looks into tensors, is captured by way of dynamo, or
 refused with its line."""
 
+import contextlib
 import copy
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -198,3 +200,36 @@ def test_a_shape_that_depends_on_contents_is_refused_with_its_line():
              "shape depends on the contents of another")
     with pytest.raises(lowtide.Unsupported, match=words):
         lowtide.plan(model, positive, OPTIMIZERS["sgd"](model.parameters()), torch.randn(3, 4))
+
+
+def as_a_plain_tensor(model, x):
+    return (model(x) * model.weight.as_subclass(torch.Tensor).sum()).mean()
+
+
+def in_another_thread(model, x):
+    made = []
+    thread = threading.Thread(target=lambda: made.append(model.weight.detach() * 2))
+    thread.start()
+    thread.join()
+    return (model(x) * made[0].sum()).mean()
+
+
+def of_a_part_of_a_batch(model, x):
+    return (model(x) + x[:1].as_subclass(torch.Tensor)[:, :3]).mean()
+
+
+@pytest.mark.parametrize("loss_fn, mode", [(as_a_plain_tensor, contextlib.nullcontext), (of_a_part_of_a_batch, contextlib.nullcontext),
+                                           (in_another_thread, contextlib.nullcontext),
+                                           (lambda m, x: m(x).square().mean(), torch.autograd.graph.allow_mutation_on_saved_tensors)])
+def test_what_passes_by_pytorchs_ops_is_planned_or_refused_by_name(loss_fn, mode):
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    other, x = copy.deepcopy(model), torch.randn(4, 3)
+    try:
+        with mode():
+            step = lowtide.compile_step(model, loss_fn, optimizer, x, effort=0.1)
+    except lowtide.Unsupported as refused:
+        assert ";" in str(refused), "a way round"
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    else:
+        assert torch.equal(step(x), loss_fn(other, x))

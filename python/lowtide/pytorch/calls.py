@@ -310,6 +310,10 @@ class _Reader:
     def is_held(self, node: torch.fx.Node, value: torch.Tensor, requires_grad: bool) -> bool:
         """Whether a constant is a tensor of the model, which a step may write. Raises Unsupported where it was to have a
         gradient by this way, or is a part of one."""
+        if isinstance(value, FakeTensor):
+            raise Unsupported(f"{self.place(next(iter(node.users), node))}: a tensor of the step comes here past PyTorch's ops (by as_subclass, by "
+                              "another thread, under a mode of PyTorch's that exchanges tensors), so no op is seen that makes it; view_as in the "
+                              "place of as_subclass, and steps compiled outside of such modes, are planned")
         position, whole = self.held.get(value.untyped_storage().data_ptr(), (-1, value))
         if position < 0 or not value.numel():
             return False
