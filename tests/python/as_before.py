@@ -213,7 +213,7 @@ def _roots(step):
 def _written(step):
     """Entries that the forward pass writes, by the plan."""
     trace = getattr(step._now, "planned", None) and step._now.planned.captured.trace
-    carried = getattr(trace, "carried", None)
+    carried = getattr(trace or getattr(step._now, "exported", None), "carried", None)
     if carried is None:
         return set()
     entries = [*((one.room.owner, one.key) for one in carried.writes), *((room.owner, key) for room, key in carried.gone)]

@@ -315,11 +315,11 @@ class _Rehearsal:
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         """Entries of rooms that were given another value; the optimizer's state was seen by parameter."""
-        optimizer, tables = self.step._optimizer, self.subject.tables
+        optimizer = self.step._optimizer
         states = {id(optimizer.state), *map(id, optimizer.state.values())}
         for change in self.note.changes():
             owner = id(change.room.owner)
-            if owner in states or (owner, change.key) in tables or change.room in self.of_modules or change.room.of_package:
+            if owner in states or change.room in self.of_modules or change.room.of_package:
                 continue
             if isinstance(change.room, Set) and len(change.room.read().keys() - change.room.seen.keys()) > 1:
                 continue  # nobody can say which is which

@@ -7,14 +7,14 @@ What the user's code leaves in the rooms that can be reached (untouched.py) is c
     a number, a word, a flag, None is put there, too; of a number that moves (a counter) what the code makes of it (moving.py)
     lists and deques               grow, or lose entries at their front, by as much as in the trace
 
-A table that is made of shapes and constants alone is left out where nothing but such tables changed: the plan makes it itself, and eager
-mode makes its own.
+    a table of constants   that the step has made is put there where none lies (tables.py)
 
 Whether the captured step depends on what changed is found out by tracing once more (settling.py). Tests: tests/python/test_torch_state.py.
 """
 
 from __future__ import annotations
 
+import collections
 import re
 import weakref
 from collections.abc import Callable, Mapping
@@ -28,10 +28,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..errors import Unsupported
 from .barred import real_of
 from .externals import Geometry, geometry_of
-from .guards import Entry, Kind, OneOf, Turned
+from .guards import Entry, Kind, Length, OneOf, Turned
 from .known import KnownValues
 from .moving import Outcomes, Record, evaluate, expression_of, is_number, value_of
-from .reachable import MISSING, Place, Reachable, Room, Sequence, Set, State
+from .reachable import MISSING, Dictionary, Place, Reachable, Room, Sequence, Set, State
+from .tables import Table
 from .untouched import PLAIN, Change, Note, same
 
 
@@ -86,6 +87,7 @@ class Write:
     tree: Any
     held: bool = False  # the plan holds for what it was
     values: tuple[Any, ...] | None = None  # of which the plan serves each
+    table: Table | None = None  # of constants alone
 
     @property
     def name(self) -> str:
@@ -126,7 +128,6 @@ class Carried:
     writes: list[Write] = field(default_factory=list)
     growths: list[Growth] = field(default_factory=list)
     gone: list[tuple[Room, Any]] = field(default_factory=list)  # entries that the step removes
-    tables: list[Change] = field(default_factory=list)  # left as they are
     outputs: int = 0
     steady: bool = True  # the graph does not depend on what changes
     record: Record | None = None  # of the numbers that move
@@ -135,8 +136,8 @@ class Carried:
         return bool(self.writes or self.growths or self.gone)
 
     def is_of_values(self) -> bool:
-        """Whether there are no more than entries of Python's plain values."""
-        return not self.growths and not self.gone and all(source is None or type(source) in (*PLAIN, Moving) for write in self.writes
+        """Whether there are no more than entries of Python's plain values, and tables of constants."""
+        return not self.growths and not self.gone and all(source is None or type(source) in (*PLAIN, Moving, Held) for write in self.writes
                                                           for source in write.sources)
 
     def names(self) -> list[str]:
@@ -145,9 +146,9 @@ class Carried:
 
     def owns(self) -> set[tuple[int, Any]]:
         """Entries that plans do not hold for by their value: by owner and key."""
-        found = {(id(change.room.owner), change.key) for change in self.tables}
         writes = [write for write in self.writes if write.moves or write.held or self.steady]
-        found |= {(id(write.room.owner), write.key) for write in writes}
+        found = {(id(write.room.owner), write.key) for write in writes}
+        found |= {(id(room.owner), "") for room in self._longer()}
         rooms = [write.room for write in writes]
         if self.steady:
             found |= {(id(room.owner), key) for room, key in self.gone}
@@ -160,10 +161,18 @@ class Carried:
 
     def kinds(self) -> list[Any]:
         """What has to lie at the places that the step writes before it begins."""
-        steady = [write for write in self.writes if self.steady and not write.held and not write.moves]
+        steady = [write for write in self.writes if self.steady and not write.held and not write.moves and write.table is None]
         found: list[Any] = [OneOf(Place(w.room, w.key), w.values) for w in steady if w.values is not None]
         found += [Kind(Place(w.room, w.key), w.before) for w in steady if w.values is None and w.before is not MISSING]
+        found += [write.table for write in self.writes if write.table is not None]
+        for room, more in self._longer().items():
+            found.append(OneOf(Place(Length(room.owner, f"len({room.path})"), ""), (len(room.seen), len(room.seen) + more)))
         return [*found, Outcomes(self.record)] if self.record is not None else found
+
+    def _longer(self) -> collections.Counter[Room]:
+        """Dictionaries that get tables under keys of their own, and how many."""
+        return collections.Counter(w.room for w in self.writes if w.table is not None and w.table.serves and w.before is MISSING
+                                   and type(w.room) is Dictionary and not w.room.of_object)
 
     def entries(self) -> list[Entry]:
         """What the graph depends on and the step changes: the next one is another."""
@@ -172,7 +181,8 @@ class Carried:
     def write(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> None:
         """Behind a step: all values first, then all entries."""
         numbers = self.record.numbers() if self.record is not None else []
-        values = [(write, write.value(outputs, given, numbers)) for write in self.writes]
+        writes = [write for write in self.writes if write.table is None or not write.table.lies(write.room.get(write.key))]
+        values = [(write, write.value(outputs, given, numbers)) for write in writes]
         grown = [(growth, [write.value(outputs, given, numbers) for write in growth.added]) for growth in self.growths]
         for write, value in values:
             write.room.put(write.key, value)
@@ -231,6 +241,8 @@ class Marked:
             mine.update({name: value for name, value in its.items() if before.get(name, MISSING) is not value and not _OF_PYTORCH.search(name)})
 
 
+_MADE = ("the forward pass itself makes '{}', {} that neither the model nor the optimizer knows yet: run one batch through the module, model(x), "
+         "and make the optimizer, before the step is compiled")
 _OF_PYTORCH = re.compile("^_dynamo|_memo(_|$)")
 
 
@@ -242,11 +254,6 @@ class Finder:
         self.outputs: list[torch.Tensor] = []
         self.carried = Carried()
         changes = [change for change in note.changes() if not self.is_no_change(change)]
-        tables = [change for change in changes if self.is_table(change.after)]
-        plain = [change for change in changes if not self.is_table(change.after)]
-        if not plain:
-            self.carried.tables = tables
-            changes = []
         grown = self.grown(changes)
         for change in changes:
             if id(change.room) in grown:
@@ -263,10 +270,6 @@ class Finder:
         return len(before) == len(after) > 0 and all(
             b is self.leaves.get(id(a), a) or (isinstance(a, weakref.ref) and isinstance(b, weakref.ref)) for b, a in
             zip(before, after, strict=True))
-
-    def is_table(self, value: Any) -> bool:
-        leaves = pytree.tree_leaves(value)
-        return bool(leaves) and all(isinstance(leaf, torch.Tensor) and self.values.value(leaf) is not None for leaf in leaves)
 
     def grown(self, changes: list[Change]) -> set[int]:
         """Rooms that are lists whose ends have moved."""
@@ -295,6 +298,8 @@ class Finder:
     @staticmethod
     def object(leaf: Any, name: str) -> Any:
         """Raises Unsupported where an object that the forward pass made holds tensors of the step."""
+        if isinstance(leaf, torch.nn.Module) and any(isinstance(tensor, FakeTensor) for tensor in (*leaf.parameters(), *leaf.buffers())):
+            raise Unsupported(_MADE.format(name, "a module"))
         if any(isinstance(tensor, FakeTensor) for tensor, _ in Reachable([(name, leaf)]).tensors.values()):
             raise Unsupported(f"the forward pass keeps tensors of the step in a {type(leaf).__name__} that it puts into '{name}', which no "
                               "step can make again; as tuples, lists or dicts of tensors, or registered with torch.utils._pytree, it can")
@@ -308,6 +313,8 @@ class Finder:
         own = self.leaves.get(id(leaf))
         if own is not None:
             return Opaque(own)
+        if isinstance(leaf, torch.nn.Parameter) or leaf.requires_grad and leaf.is_leaf and isinstance(leaf, FakeTensor):
+            raise Unsupported(_MADE.format(name, "a parameter"))
         known = self.values.value(leaf)
         if known is not None:
             return Held(known)

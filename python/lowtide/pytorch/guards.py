@@ -351,10 +351,10 @@ class Walk:
         self.length(thing, path)
 
     def length(self, thing: Any, path: str) -> None:
-        self.entries[id(thing), _Length] = Entry(_Length(thing, f"len({path})"), "", len(thing))
+        self.entries[id(thing), Length] = Entry(Length(thing, f"len({path})"), "", len(thing))
 
 
-class _Length(Room):
+class Length(Room):
     """How many entries a container has."""
 
     def read(self) -> dict[Any, Any]:
@@ -431,7 +431,7 @@ def kind_of(value: Any) -> Any:
 def _holds(entry: Entry, now: Any) -> bool:
     """Whether an entry may be `now` in the place of what it was."""
     if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
-        return True  # its contents are read in each step, its geometry is compared there
+        return geometry_of(entry.value) == geometry_of(now)  # its contents are read in each step
     return entry.value == now if isinstance(entry.room, (_Members, _Inside)) else same(entry.value, now)
 
 
@@ -486,7 +486,7 @@ class Guards:
         self.seen = [e.value for e in plain]
         cells = [e for e in self.others if isinstance(e.room, Cell)]
         lists = [e for e in self.others if isinstance(e.room, Sequence)]
-        lengths = [e for e in self.others if isinstance(e.room, _Length)]
+        lengths = [e for e in self.others if isinstance(e.room, Length)]
         self.cells, self.in_cells, self.of_cells = [e.room.owner for e in cells], [e.value for e in cells], cells
         self.lengths, self.long, self.of_lengths = [e.room.owner for e in lengths], [e.value for e in lengths], lengths
         self.lists, self.at, self.in_lists = [e.room.owner for e in lists], [e.key for e in lists], [e.value for e in lists]
@@ -496,7 +496,7 @@ class Guards:
         self.sets, self.members = [e.room.owner for e in sets], [e.value for e in sets]
         self.wholes = [(_Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, _Whole)]
         self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, _Inside)]
-        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, _Length, ClassCode, _Members, _Whole, _Inside))]
+        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, ClassCode, _Members, _Whole, _Inside))]
 
     def hold(self) -> bool:
         """Whether the plan may run. It compares by identity first, and looks closer only where that fails."""

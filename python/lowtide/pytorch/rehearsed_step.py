@@ -33,7 +33,6 @@ class Subject:
         first = len(self.model.parameters) + len(self.model.buffers) + len(trace.inputs)
         externals = {k: program.externals[k - first] for k, s in places.items() if s.role == CONSTANT}
         self.others: list[tuple[str, Callable[[], torch.Tensor]]] = [(e.name, e.now) for e in externals.values() if e is not None]
-        self.tables = {(id(change.room.owner), change.key) for change in trace.carried.tables}
         self.resident_bytes = self.ready.code.resident_bytes
         self.state_bytes = self.updates.state_bytes + sum(s.bytes for s in program.storages if s.role == STATE)
         if captured.parts > 1:
@@ -116,7 +115,7 @@ class NativeSubject(Subject):
     def __init__(self, step: Step) -> None:
         self.step, self.ready = step, step._now
         self.model, self.updates, self.draws = self.ready.model, self.ready.updates, self.ready.random
-        self.device, self.others, self.tables = torch.device("cpu"), [], set()
+        self.device, self.others = torch.device("cpu"), []
         self.written = set(self.ready.updated)
         self.resident_bytes = step._open(self.ready).lent_bytes
         self.state_bytes = 0

@@ -24,7 +24,8 @@ from .carried import Carried, Growth, Held, Moving, Opaque, Output, View, Write,
 from .externals import geometry_of
 from .guards import kind_of
 from .moving import Of, Record, Watch, evaluate, numbers_in
-from .reachable import MISSING, Dictionary, Room, Set
+from .reachable import MISSING, Dictionary, Place, Room, Set
+from .tables import Table, folded
 from .untouched import PLAIN, Note, same
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ def _from_the_state_behind(trace: Trace, note: Note, run: Callable[..., None], n
         run(again, behind, None)
         second = again.carried
         equal = list(graph_of(trace.module, trace.externals)) == list(graph_of(again.module, again.externals))
+        tables = {(id(write.room.owner), write.key) for write in trace.carried.writes if _is_table(write)}
+        if tables and not equal:
+            lines = folded(trace.module, trace.externals, ())
+            equal = lines is not None and lines == folded(again.module, again.externals, tables)
     except Unsupported:
         pass  # the next step says so
     finally:
@@ -120,6 +125,10 @@ def needs_again(carried: Carried) -> bool:
     """Whether the graph may depend on what changed: a tensor in the place of a tensor of the same kind changes nothing."""
     return bool(carried.gone or carried.growths) or any(
         _plain(write) or kind_of(write.before) != kind_of(_stand_in(write)) for write in carried.writes)
+
+
+def _is_table(write: Write) -> bool:
+    return bool(write.sources) and all(isinstance(source, Held) for source in write.sources)
 
 
 def _plain(write: Write) -> bool:
@@ -162,6 +171,11 @@ def settle_state(first: Carried, second: Carried, equal: bool) -> None:
     later = {(id(write.room.owner), write.key): write for write in second.writes}
     for write in first.writes:
         after = later.get((id(write.room.owner), write.key))
+        if _is_table(write) and equal:
+            leaves = [source.tensor for source in write.sources]
+            write.table = Table(Place(write.room, write.key), write.before, leaves, write.tree, serves=True)
+            write.table.serves = after is None or _is_table(after) and write.table.lies(
+                pytree.tree_unflatten([source.tensor for source in after.sources], after.tree))
         then = after.sources if after is not None else write.sources
         plain = [k for k, source in enumerate(write.sources) if type(source) in PLAIN or source is None]
         if any(k >= len(then) or not same(write.sources[k], then[k]) for k in plain):  # it goes on and on
