@@ -129,6 +129,20 @@ def filled_up(m, x):
     return m.layer(x) + sum(m.seen) / len(m.seen)
 
 
+def smaller_batches(m, x):
+    """A state in a dict that is put anew, whose shape alone decides."""
+    rows = m.state["h"].shape[0] if m.state else 0
+    m.state = {"h": m.layer(x).detach()}
+    return m.layer(x) * (1 + rows)
+
+
+def last_calls(m, x):
+    """Plain numbers in a deque of one length."""
+    m.calls += 1
+    m.seen.append(m.calls)
+    return m.layer(x).cos() if max(m.seen) > 4 else m.layer(x)
+
+
 def once(m, x):
     m.calls += 1
     return m.layer(x).cos() if m.calls in (2, 4) else m.layer(x)
@@ -139,11 +153,12 @@ KEPT = {warmed_up: ({"calls": 0}, 2), each_third: ({"calls": 0}, 2), wrapped: ({
         in_a_tuple: ({"state": (0, torch.zeros(5, 4))}, 3), two_that_hang_together: ({"a": 0, "b": 1}, 3), on_and_off: ({"flip": False}, 2),
         toggled: ({"flip": False}, 2), phases: ({"phase": "one"}, 3), put_to_zero: ({"calls": 0}, 2), of_the_class: ({}, 2), of_globals: ({}, 2),
         named_in_another: ({"calls": 0, "last": 0}, 3), chained: ({"calls": 0}, 3), filled_up: ({"seen": collections.deque(maxlen=3)}, 4),
-        once: ({"calls": 0}, 5)}
+        once: ({"calls": 0}, 5), smaller_batches: ({"state": None}, 6), last_calls: ({"calls": 0, "seen": collections.deque([0, 0], maxlen=2)}, 8)}
+ROWS = {smaller_batches: {2: 3, 5: 3}}  # of other batches
 
 
-def data(k):
-    return torch.randn(5, 6, generator=torch.Generator().manual_seed(k))
+def data(k, rows=5):
+    return torch.randn(rows, 6, generator=torch.Generator().manual_seed(k))
 
 
 def loss_fn(model, batch):
@@ -174,7 +189,7 @@ def eager(forward, kept, steps):
     optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
     for k in range(steps):
         optimizer.zero_grad()
-        loss = loss_fn(model, data(k))
+        loss = loss_fn(model, data(k, ROWS.get(forward, {}).get(k, 5)))
         loss.backward()
         optimizer.step()
         losses.append((loss.detach(), left(model, kept)))
@@ -194,7 +209,7 @@ def test_steps_are_eager_modes(forward):
         made = 1
         for k in range(7):
             before = set(map(id, step._ready.values()))
-            loss = step(data(k))
+            loss = step(data(k, ROWS.get(forward, {}).get(k, 5)))
             made += len([one for one in step._ready.values() if id(one) not in before])
             assert torch.equal(loss, wanted[k][0]) and equal(left(model, kept), wanted[k][1]), k
     assert all(map(torch.equal, model.parameters(), other.parameters()))

@@ -164,6 +164,8 @@ class Carried:
         steady = [write for write in self.writes if self.steady and not write.held and not write.moves and write.table is None]
         found: list[Any] = [OneOf(Place(w.room, w.key), w.values) for w in steady if w.values is not None]
         found += [Kind(Place(w.room, w.key), w.before) for w in steady if w.values is None and w.before is not MISSING]
+        for growth in (growth for growth in self.growths if self.steady and not growth.held and not growth.unread):
+            found += [Kind(Place(growth.room, k), value) for k, value in growth.room.seen.items()]
         found += [write.table for write in self.writes if write.table is not None]
         for room, more in self._longer().items():
             found.append(OneOf(Place(Length(room.owner, f"len({room.path})"), ""), (len(room.seen), len(room.seen) + more)))

@@ -423,8 +423,10 @@ def kind_of(value: Any) -> Any:
     """Equal where a plan that reads the tensors in it anew serves both."""
     if isinstance(value, torch.Tensor):
         return geometry_of(value)
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) or type(value) is list and len(value) <= MANY:
         return type(value), tuple(map(kind_of, value))
+    if type(value) is dict and len(value) <= MANY:
+        return dict, tuple(value), tuple(map(kind_of, value.values()))
     return (type(value), *((tuple(value),) if isinstance(value, dict) else ()))
 
 

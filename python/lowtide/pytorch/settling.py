@@ -189,7 +189,7 @@ def settle_state(first: Carried, second: Carried, equal: bool) -> None:
 
 def _settle_growths(trace: Trace, second: Carried, note: Note, run: Callable[..., None], new: Callable[[], tuple[Trace, Note]]) -> list[str]:
     """Lists that are longer behind the step. Raises Unsupported for one that the step uses and that has no end."""
-    growing = [growth for growth in trace.carried.growths if growth.grows]
+    growing = [growth for growth in trace.carried.growths if growth.grows or not all(isinstance(value, torch.Tensor) for value in growth.room.seen.values())]
     if not growing:
         return []
     used = _used(growing, note, run, new)
@@ -200,8 +200,8 @@ def _settle_growths(trace: Trace, second: Carried, note: Note, run: Callable[...
         longest = getattr(owner, "maxlen", None)
         if id(owner) not in used:
             growth.unread = True
-            told.append(f"the length of {growth.name}")
-        elif later.get(id(owner)) == (growth.dropped, len(growth.added)) and (longest is None or longest - len(owner) > MOST_LENGTHS):
+            told += [f"the length of {growth.name}"] if growth.grows else []
+        elif growth.grows and later.get(id(owner)) == (growth.dropped, len(growth.added)) and (longest is None or longest - len(owner) > MOST_LENGTHS):
             raise Unsupported(_GROWING.format(growth.name))
         else:
             growth.held = True
