@@ -210,6 +210,6 @@ def test_an_object_with_tensors_of_the_step_is_refused_by_name():
         return y
 
     model, _, mine, _ = twins(forward, {"packed": None})
-    with pytest.raises(lowtide.Unsupported, match="in a Packed that it puts into 'packed'"):
+    with pytest.raises(lowtide.Unsupported, match="'packed' is a Packed that holds tensors of the step"):
         lowtide.plan(model, loss_fn, mine, data(0))
     assert model.packed is None

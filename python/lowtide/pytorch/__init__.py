@@ -9,6 +9,8 @@
     untouched.py    these noted before a step is captured, compared and put back after
     externals.py    tensors beside model and batch: nodes of the graph, found again in each step
     exchange.py     a model whose tensors are others for a while
+    step_numbers.py numbers that only a step knows, while Python holds them
+    beside_loss.py  what loss_fn gives beside the loss, taken apart and put together
     carried.py      what the forward pass keeps in attributes, written behind each step
     guards.py       Python's values that a plan holds for, compared in each step
     frozen.py       Python's random numbers, which a step may not draw

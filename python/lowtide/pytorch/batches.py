@@ -39,6 +39,7 @@ class _Tensor:
 
 
 TENSOR = _Tensor()
+_COMPUTED = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)  # the others: numbers of a step while it is traced (beside_loss.py)
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,18 @@ class _Object:
     bare: Any = field(repr=False, compare=False)  # one like it, whose fields are None
 
     def of(self, fields: list[Any]) -> Any:
-        if isinstance(self.bare, collections.UserDict):
-            items = {place[-1]: value for place, value in zip(self.places, fields, strict=True)}
-            try:
-                return self.kind(items)  # without what it keeps beside its items
-            except TypeError:
-                pass
-        return _with_fields(self.bare, self.places, fields)
+        return made_of(self.bare, self.places, fields)
+
+
+def made_of(bare: Any, places: tuple[tuple[Any, ...], ...], fields: list[Any]) -> Any:
+    """A new container of the kind of `bare`, with these fields."""
+    if isinstance(bare, collections.UserDict):
+        items = {place[-1]: value for place, value in zip(places, fields, strict=True)}
+        try:
+            return type(bare)(items)  # without what it keeps beside its items
+        except TypeError:
+            pass
+    return with_fields(bare, places, fields)
 
 
 ITEM, STORE, ATTRIBUTE = "item", "store", "attribute"  # kinds of places: (ITEM, key), (STORE, index, key), (ATTRIBUTE, name)
@@ -80,10 +86,10 @@ def _attributes(leaf: Any) -> dict[str, Any]:
 
 
 def _holds_tensors(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) or _fields_of(leaf) is not None for leaf in pytree.tree_leaves(value))
+    return any(isinstance(leaf, _COMPUTED) or fields_of(leaf) is not None for leaf in pytree.tree_leaves(value))
 
 
-def _fields_of(leaf: Any) -> dict[tuple[Any, ...], Any] | None:
+def fields_of(leaf: Any) -> dict[tuple[Any, ...], Any] | None:
     """The fields of what can be taken apart, by place; None of what cannot be. Recursion: as deep as the batch."""
     if isinstance(leaf, collections.UserDict):
         return {(ITEM, key): value for key, value in leaf.data.items()}
@@ -101,12 +107,12 @@ def _fields_of(leaf: Any) -> dict[tuple[Any, ...], Any] | None:
                 found[ATTRIBUTE, name] = value
         return found
     attributes = _attributes(leaf)
-    if any(isinstance(v, torch.Tensor) or _holds_tensors(v) for v in attributes.values()):
+    if any(isinstance(v, _COMPUTED) or _holds_tensors(v) for v in attributes.values()):
         return {(ATTRIBUTE, name): value for name, value in attributes.items()}
     return None
 
 
-def _with_fields(like: Any, places: tuple[tuple[Any, ...], ...], fields: list[Any]) -> Any:
+def with_fields(like: Any, places: tuple[tuple[Any, ...], ...], fields: list[Any]) -> Any:
     """A copy with other fields, past what a class does when one is set: it may be frozen."""
     made = copy.copy(like)
     stores = _stores_of(made)
@@ -122,7 +128,7 @@ def _with_fields(like: Any, places: tuple[tuple[Any, ...], ...], fields: list[An
     return made
 
 
-def _said(place: tuple[Any, ...]) -> str:
+def said_place(place: tuple[Any, ...]) -> str:
     return f".{place[1]}" if place[0] == ATTRIBUTE else f"[{place[-1]!r}]" if place[0] == ITEM else f".{place[-1]}"
 
 
@@ -178,14 +184,14 @@ def _spec(batch: Any, tensors: list[torch.Tensor], path: str) -> BatchSpec:
 
 def _object(leaf: Any, tensors: list[torch.Tensor], path: str) -> _Object:
     """Raises Usage where it cannot be taken apart."""
-    fields = None if _is_packed(leaf) else _fields_of(leaf)
+    fields = None if _is_packed(leaf) else fields_of(leaf)
     if fields is None:
         raise Usage(_refusal(leaf, path))
     specs, places, values = [], tuple(fields), list(fields.values())
     for place, value in fields.items():
-        specs.append(_spec(value, tensors, path + _said(place)))
+        specs.append(_spec(value, tensors, path + said_place(place)))
     try:
-        bare = _with_fields(leaf, places, [None] * len(values))
+        bare = with_fields(leaf, places, [None] * len(values))
     except Exception as problem:  # noqa: BLE001: of a class of the caller's
         what = f"the batch's {path}" if path else "the batch"
         raise Usage(f"{what} is a {type(leaf).__name__}, of which copy.copy makes none with other fields ({problem}); a dict of its "

@@ -5,6 +5,7 @@ What the user's code leaves in the rooms that can be reached (untouched.py) is c
     a tensor of the step           becomes an output; behind each step it is put where the code put it (a hidden state, a running mean)
     a view of what was there       is the view again, of what is there then (the batch that a hook keeps, a parameter's `.detach()`)
     a number, a word, a flag, None is put there, too; of a number that moves (a counter) what the code makes of it (moving.py)
+    a number of the step           becomes an output, too, and is Python's number there; one that it is added to is read in each step (step_numbers.py)
     lists and deques               grow, or lose entries at their front, by as much as in the trace
 
     a table of constants   that the step has made is put there where none lies (tables.py)
@@ -31,7 +32,8 @@ from .externals import Geometry, geometry_of
 from .guards import Entry, Kind, Length, OneOf, Turned
 from .known import KnownValues
 from .moving import Outcomes, Record, evaluate, expression_of, is_number, value_of
-from .reachable import MISSING, Dictionary, Place, Reachable, Room, Sequence, Set, State
+from .reachable import MISSING, Dictionary, Place, Room, Sequence, Set, State
+from .step_numbers import KINDS, Texts, as_tensor, is_symbol, refuse_inside
 from .tables import Table
 from .untouched import PLAIN, Change, Note, same
 
@@ -41,6 +43,13 @@ class Output(NamedTuple):
 
     number: int
     geometry: Geometry
+
+
+class Number(NamedTuple):
+    """The number in the step's output of this number, as Python's of this kind."""
+
+    number: int
+    kind: type
 
 
 class View(NamedTuple):
@@ -197,6 +206,8 @@ class Carried:
 def made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor], numbers: list[Any]) -> Any:
     if isinstance(source, Output):
         return outputs[source.number]
+    if isinstance(source, Number):
+        return source.kind(outputs[source.number].item())
     if isinstance(source, View):
         return source.make(given)
     if isinstance(source, Held):
@@ -249,10 +260,10 @@ _OF_PYTORCH = re.compile("^_dynamo|_memo(_|$)")
 
 
 class Finder:
-    """Reads the changes of a traced step. `outputs`: the fake tensors that become outputs."""
+    """Reads the changes of a traced step. `outputs`: the fake tensors that become outputs. `texts`: those that were made of numbers of the step."""
 
-    def __init__(self, note: Note, values: KnownValues, lasting: Lasting, leaves: Mapping[int, torch.Tensor]) -> None:
-        self.note, self.values, self.lasting, self.leaves = note, values, lasting, leaves
+    def __init__(self, note: Note, values: KnownValues, lasting: Lasting, leaves: Mapping[int, torch.Tensor], texts: Texts) -> None:
+        self.note, self.values, self.lasting, self.leaves, self.texts = note, values, lasting, leaves, texts
         self.outputs: list[torch.Tensor] = []
         self.carried = Carried()
         changes = [change for change in note.changes() if not self.is_no_change(change)]
@@ -280,7 +291,8 @@ class Finder:
             before, now = list(room.seen.values()), list(room.read().values())
             dropped = next((k for k in range(len(before) + 1) if len(now) >= len(before) - k
                             and all(map(same, before[k:], now))), len(before))
-            if dropped == 0 and len(now) == len(before) or dropped == len(before) and len(now) == len(before) and len(before) > 1:
+            anew = dropped == len(before) == len(now) and (len(before) > 1 or len(before) == 1 and is_symbol(now[0]))
+            if dropped == 0 and len(now) == len(before) or anew:
                 continue  # entries of it were put anew
             added = [self.write(room, k, MISSING, value) for k, value in enumerate(now[len(before) - dropped:], len(before) - dropped)]
             self.carried.growths.append(Growth(room, dropped, added))
@@ -294,24 +306,25 @@ class Finder:
         self.carried.writes.append(self.write(change.room, change.key, change.before, change.after))
 
     def write(self, room: Room, key: Any, before: Any, after: Any) -> Write:
+        self.texts.refuse(key, f"a key of '{room.path}'")
         leaves, tree = pytree.tree_flatten(after)
         return Write(room, key, before, [self.source(leaf, room.named(key)) for leaf in leaves], tree)
-
-    @staticmethod
-    def object(leaf: Any, name: str) -> Any:
-        """Raises Unsupported where an object that the forward pass made holds tensors of the step."""
-        if isinstance(leaf, torch.nn.Module) and any(isinstance(tensor, FakeTensor) for tensor in (*leaf.parameters(), *leaf.buffers())):
-            raise Unsupported(_MADE.format(name, "a module"))
-        if any(isinstance(tensor, FakeTensor) for tensor, _ in Reachable([(name, leaf)]).tensors.values()):
-            raise Unsupported(f"the forward pass keeps tensors of the step in a {type(leaf).__name__} that it puts into '{name}', which no "
-                              "step can make again; as tuples, lists or dicts of tensors, or registered with torch.utils._pytree, it can")
-        return leaf
 
     def source(self, leaf: Any, name: str) -> Any:
         if is_number(leaf):
             return Moving(expression_of(leaf), value_of(leaf))
+        if is_symbol(leaf):
+            self.outputs.append(as_tensor(leaf))
+            return Number(len(self.outputs) - 1, KINDS[type(leaf)][0])
+        if type(leaf) in PLAIN or leaf is None:
+            self.texts.refuse(leaf, f"'{name}'")
+            return leaf
         if not isinstance(leaf, torch.Tensor):
-            return leaf if type(leaf) in PLAIN or leaf is None else Opaque(self.object(leaf, name))
+            if isinstance(leaf, torch.nn.Module) and any(isinstance(tensor, FakeTensor) for tensor in (*leaf.parameters(), *leaf.buffers())):
+                raise Unsupported(_MADE.format(name, "a module"))
+            refuse_inside(leaf, f"'{name}'", self.texts, "that the forward pass puts there, which no step can make again; as tuples, lists or dicts of "
+                                                         "tensors and numbers, or registered with torch.utils._pytree, it can")
+            return Opaque(leaf)
         own = self.leaves.get(id(leaf))
         if own is not None:
             return Opaque(own)

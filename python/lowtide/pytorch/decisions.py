@@ -34,8 +34,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 
-from . import read_numbers, this_thread
+from . import read_numbers, this_thread, ways_round
 from .foretold import Foretold, Source, foretell
+from .step_numbers import Texts, unmarked
 
 T = TypeVar("T")
 MOST = 256  # decisions of a trace
@@ -46,6 +47,10 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 class Branch(Exception):
     """Both answers go on, and the batch decides."""
+
+
+class AtOnce(NotImplementedError):
+    """int() or float() of what only the step knows, where nothing says which number will do."""
 
 
 class _WentOn(BaseException):
@@ -77,6 +82,7 @@ def remembered(problem: Exception) -> str:
     kind = type(problem)
     args = tuple("?" if isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)) else a for a in problem.args)
     args = args if all(type(a) in _PLAIN for a in args) else (str(problem),)
+    args = tuple(unmarked(a) if type(a) is str else a for a in args)
     key = f"{kind.__module__}.{kind.__qualname__}{args!r}"
     _CHECKS[key] = kind, args
     return key
@@ -181,8 +187,9 @@ class Decisions:
 
 
 @contextlib.contextmanager
-def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iterator[None]:
-    """Within, truth values that only a step knows are asked of `decisions`. `known`: what a tensor is known to hold, or None."""
+def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any], texts: Texts) -> Iterator[None]:
+    """Within, truth values that only a step knows are asked of `decisions`, and `texts` of them are marked. `known`: what a tensor is known to
+    hold, or None."""
 
     def of_tensor(tensor_bool: Callable, self: torch.Tensor) -> bool:
         frame = sys._getframe(2)  # behind this_thread's
@@ -209,13 +216,17 @@ def asked_of(decisions: Decisions, known: Callable[[torch.Tensor], Any]) -> Iter
             if decisions.asking or _is_internal(frame.f_code.co_filename) or not _is_unknown(self, known):
                 return before(self)
             found = decisions.number(lambda: _of_one(self), frame, kind)
-            return before(self) if found is None else found
+            if found is not None:
+                return found
+            try:
+                return before(self)
+            except GuardOnDataDependentSymNode as problem:
+                raise AtOnce(f"{kind.__name__}() asks for a number at once that only the step knows{ways_round.of_contents(str(problem), True)}") from None
 
         return asked
 
-    in_words = [(kind, "__format__", lambda *_: "?") for kind in (torch.SymInt, torch.SymFloat, torch.SymBool)]  # of an exception
     numbers = [(holder, name, of_number(kind)) for holder, name, kind in _NUMBERS]
-    with this_thread.exchanged((torch.Tensor, "__bool__", of_tensor), (torch.SymBool, "__bool__", of_symbol), *in_words, *numbers):
+    with this_thread.exchanged((torch.Tensor, "__bool__", of_tensor), (torch.SymBool, "__bool__", of_symbol), *texts.exchanges(), *numbers):
         yield
 
 

@@ -22,13 +22,14 @@ from torch.export import ExportedProgram
 
 from ..errors import Unsupported, Usage
 from . import conversions, frozen, hooks, streams
-from .batches import BatchSpec, tensors_of
+from .batches import BatchSpec, fields_of, tensors_of
 from .carried import Carried
 from .externals import External, memory_hidden
 from .indices import IndexChecks, index_checks
 from .native_check import TORCH, Taken, WholeStep
 from .own_errors import not_written_down
-from .trace import Model, apart, refusal, scalar_loss
+from .step_numbers import is_symbol
+from .trace import Model, apart, is_pair, refusal, scalar_loss
 from .written_out import written_out
 
 FILE = "step.pt2"
@@ -46,19 +47,24 @@ class _Shell(torch.nn.Module):
 
     def forward(self, *leaves: torch.Tensor) -> Any:
         batch = self._spec.batch_of(list(leaves))
-        losses, auxes = [], []
+        losses, auxes, pairs = [], [], []
         for part in batch if self._accumulate > 1 else [batch]:
-            loss, aux = scalar_loss(self._loss_fn(self.model, part))
+            answer = self._loss_fn(self.model, part)
+            loss, aux = scalar_loss(answer)
+            pairs.append(is_pair(answer))
             losses.append(loss)
             auxes.append(aux)
         total = losses[0]
         for loss in losses[1:]:
             total = total + loss
-        aux, aux_spec = pytree.tree_flatten(auxes if self._accumulate > 1 else auxes[0])
-        if any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in aux):
+        aux, aux_spec = pytree.tree_flatten(auxes if self._accumulate > 1 and any(pairs) else auxes[0], is_leaf=lambda v: isinstance(v, torch.Size))
+        if any(map(is_symbol, aux)):
             raise Unsupported(f"loss_fn hands out a number that the step reads off a tensor (.item()), which the native engine does not read; the tensor "
                               f"itself (.detach()) can be handed out, and {TORCH}")
-        self._see([None if isinstance(leaf, torch.Tensor) else [leaf] for leaf in aux], aux_spec)
+        for leaf in aux:
+            if fields_of(leaf) is not None:
+                raise Unsupported(f"loss_fn hands out a {type(leaf).__name__} that holds tensors of the step; a dict of them can be handed out, and {TORCH}")
+        self._see(any(pairs), [None if isinstance(leaf, torch.Tensor) else [leaf] for leaf in aux], aux_spec)
         return (total, *(leaf for leaf in aux if isinstance(leaf, torch.Tensor)))
 
 
@@ -72,6 +78,7 @@ class Exported:
     aux: list[str | None]  # by leaf of aux; None: no tensor but the one of aux_leaves
     aux_leaves: list[Any]
     aux_spec: Any
+    pair: bool  # whether loss_fn gives something beside the loss
     named: dict[str, str]  # value -> parameter or buffer of the model
     counts: dict[str, int] = field(default_factory=dict)  # buffers of whole numbers that grow by so much
     kept: dict[str, int] = field(default_factory=dict)  # buffers of statistics, and how often a step writes them
@@ -96,7 +103,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
         whole = WholeStep(model, loss_fn, trained, batch, accumulate)
     leaves = apart(leaves)
     seen: dict[str, Any] = {}  # not on the module, whose attributes torch.export puts back
-    shell = _Shell(model.module, loss_fn, spec, accumulate, lambda aux, spec: seen.update(aux=aux, spec=spec))
+    shell = _Shell(model.module, loss_fn, spec, accumulate, lambda pair, aux, spec: seen.update(pair=pair, aux=aux, spec=spec))
     wanted = set(trained)
     held = [p for name, p in model.parameters.items() if p.requires_grad and name not in wanted]
     for p in held:  # what the optimizer does not train has no gradient in the program either
@@ -118,7 +125,7 @@ def export_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any,
     _refuse_autocast(program)
     whole.hold(program)
     program = written_out(program, refused) if refused else program
-    return _written(program, shell, model, folder, seen["aux"], seen["spec"], whole)
+    return _written(program, shell, model, folder, seen["aux"], seen["spec"], seen["pair"], whole)
 
 
 def _not_exported(problem: Exception) -> Unsupported:
@@ -127,7 +134,7 @@ def _not_exported(problem: Exception) -> Unsupported:
 
 
 def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: pathlib.Path, aux: list[Any],
-             aux_spec: Any, whole: WholeStep) -> Exported:
+             aux_spec: Any, pair: bool, whole: WholeStep) -> Exported:
     """`aux`: by leaf None for a tensor, else a list of that leaf."""
     outputs = list(program.graph_signature.user_outputs)
     checks = index_checks(program, {_PREFIX + name: name for name in model.buffers})
@@ -143,7 +150,7 @@ def _written(program: ExportedProgram, shell: _Shell, model: Model, folder: path
     kept = [None if leaf is None else leaf[0] for leaf in aux]
     named = {_PREFIX + name: name for name in [*model.parameters, *model.buffers]}
     inputs = [str(name) for name in program.graph_signature.user_inputs]
-    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient,
+    return Exported(path, inputs, str(outputs[0]), names, kept, aux_spec, pair, named, whole.counts, whole.kept, whole.loss_shape, whole.with_gradient,
                     whole.taken, checks, list(whole.trace.externals.values()), {tensor.dtype for tensor in whole.program.tensors},
                     whole.trace.carried)
 

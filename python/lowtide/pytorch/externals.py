@@ -36,6 +36,10 @@ _LIFTS = (aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.defau
 _GEOMETRY = (aten.set_.source_Tensor, aten.set_.source_Storage_storage_offset, aten.set_.default, aten.resize_.default)
 
 
+class Shown(NotImplementedError):
+    """The memory of a tensor of the step is shown to another library: no way of tracing sees what that does with it."""
+
+
 Geometry = tuple
 
 
@@ -143,14 +147,18 @@ class Externals(TorchDispatchMode):
         return func(*args, **kwargs)
 
     @contextlib.contextmanager
-    def contents_read(self) -> Iterator[None]:
-        """Within, what the user's code reads as a whole off a tensor of before the step is noted."""
+    def contents_read(self, known: Callable[[torch.Tensor], Any]) -> Iterator[None]:
+        """Within, what the user's code reads as a whole off a tensor of before the step is noted. `known`: what a tensor of the step is known to
+        hold, or None."""
         def as_list(before: Callable, tensor: Any) -> Any:
             read = self.contents(tensor, sys._getframe(2))
             with _disable_current_modes() if read is not tensor else contextlib.nullcontext():
                 return before(read)
 
         def as_array(before: Callable, tensor: Any, *args: Any, **named: Any) -> Any:
+            if isinstance(tensor, FakeTensor) and known(tensor) is None and not _is_internal(sys._getframe(2).f_code.co_filename):
+                raise Shown("a tensor of the step is shown to numpy, which computes with it past PyTorch; torch's ops in its place are planned, .item() and "
+                            ".tolist() give numbers of each step, and in `return loss, aux` the tensor (.detach()) becomes an array behind step(batch)")
             read = self.contents(tensor, sys._getframe(2))
             if read is tensor:
                 return before(tensor, *args, **named)

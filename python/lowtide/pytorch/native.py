@@ -373,7 +373,7 @@ class NativeStep(Step):
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
         leaves = [kept if out is None else out
                   for out, kept in zip(outputs[1:], ready.exported.aux_leaves, strict=True)]
-        if not leaves or all(leaf is None for leaf in leaves):
+        if not ready.exported.pair:
             return outputs[0].reshape(ready.exported.loss_shape)
         return outputs[0].reshape(ready.exported.loss_shape), pytree.tree_unflatten(leaves, ready.exported.aux_spec)
 

@@ -12,6 +12,7 @@ Nothing is taken not to matter because one more trace did not show that it does.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,12 @@ import torch
 import torch.utils._pytree as pytree
 
 from ..errors import Unsupported, Usage
-from .carried import Carried, Growth, Held, Moving, Opaque, Output, View, Write, made
+from .carried import Carried, Growth, Held, Moving, Number, Opaque, Output, View, Write, made
 from .externals import geometry_of
 from .guards import kind_of
 from .moving import Of, Record, Watch, evaluate, numbers_in
 from .reachable import MISSING, Dictionary, Place, Room, Set
+from .step_numbers import stand_in
 from .tables import Table, folded
 from .untouched import PLAIN, Note, same
 
@@ -41,6 +43,7 @@ class Settled(Exception):
 def settle_kept(trace: Trace, note: Note, run: Callable[..., None], new: Callable[[], tuple[Trace, Note]]) -> None:
     """`run(trace, note, entering)` traces the step; `new`: another trace, with a note of what there is now."""
     try:
+        _read_numbers_before(trace, note, run)
         told = _settle_numbers(trace, note, run)
         first = trace.carried
         if needs_again(first):
@@ -54,9 +57,26 @@ def settle_kept(trace: Trace, note: Note, run: Callable[..., None], new: Callabl
                       "behind each step, and where a comparison of it comes out otherwise, the step is captured anew", stacklevel=6)
 
 
+def _read_numbers_before(trace: Trace, note: Note, run: Callable[..., None]) -> None:
+    """Traces once more with numbers read in each step in the place of those that the step exchanges for numbers of its own: it may be that it
+    has added to them."""
+    with_numbers = dataclasses.replace(trace, numbers=[Place(write.room, write.key) for write in trace.carried.writes if type(write.before) in (int, float)
+                                                       and len(write.sources) == 1 and _is_step_number(write.sources[0])])
+    if with_numbers.numbers:
+        try:
+            run(with_numbers, note, None)
+        except (Unsupported, Usage):
+            return  # they are asked for at once: the plan holds for them, or is refused
+        vars(trace).update(vars(with_numbers))
+
+
+def _is_step_number(source: Any) -> bool:
+    return isinstance(source, Number) and source.kind is not bool
+
+
 def _settle_numbers(trace: Trace, note: Note, run: Callable[..., None]) -> list[str]:
     """Traces once more with a record of the numbers that move, if there are any: their names, with their values."""
-    roots, lines = _numbers(trace.carried), list(graph_of(trace.module, trace.externals))
+    roots, lines = _numbers(trace), list(graph_of(trace.module, trace.externals))
     if not roots:
         return []
     record = Record([])
@@ -69,7 +89,7 @@ def _settle_numbers(trace: Trace, note: Note, run: Callable[..., None]) -> list[
             why = str(problem)
         if why:
             raise Unsupported(_NOT_FOLLOWED.format(roots[0].room.named(roots[0].key), record.before[0], why))
-        roots = list(dict.fromkeys([*roots, *_numbers(trace.carried)]))
+        roots = list(dict.fromkeys([*roots, *_numbers(trace)]))
     trace.carried.record = record
     states = [record.before]
     for _ in range(3):
@@ -82,9 +102,10 @@ def _settle_numbers(trace: Trace, note: Note, run: Callable[..., None]) -> list[
             if not same(states[0][k], states[1][k])]
 
 
-def _numbers(carried: Carried) -> list[Of]:
-    """Those in entries that the step writes."""
-    return [of for write in carried.writes if write.before is not MISSING for of in numbers_in(write.room, write.key, write.before)]
+def _numbers(trace: Trace) -> list[Of]:
+    """Those in entries that the step writes, and does not read as tensors."""
+    read = {(id(place.room.owner), place.key) for place in trace.numbers}
+    return [of for write in trace.carried.writes if write.before is not MISSING and (id(write.room.owner), write.key) not in read for of in numbers_in(write.room, write.key, write.before)]
 
 
 def _numbers_behind(carried: Carried, record: Record, numbers: list[Any]) -> list[Any]:
@@ -95,7 +116,7 @@ def _numbers_behind(carried: Carried, record: Record, numbers: list[Any]) -> lis
         of = sources.get((id(root.room.owner), root.key), [])
         source = of[root.leaf] if root.leaf < len(of) else None
         try:
-            found.append(evaluate(source.of, numbers) if isinstance(source, Moving) else now)
+            found.append(evaluate(source.of, numbers) if isinstance(source, Moving) else stand_in(source.kind, now) if _is_step_number(source) else now)
         except ArithmeticError:
             found.append(now)
     return found
@@ -143,6 +164,8 @@ def _stand_in(write: Write) -> Any:
             return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
         if isinstance(source, View):
             return _stand_in_of_view(source)
+        if isinstance(source, Number):
+            return stand_in(source.kind, write.before)
         return source.value if isinstance(source, (Opaque, Moving)) else made(source, [], [], [])
 
     return pytree.tree_unflatten(list(map(like, write.sources)), write.tree)

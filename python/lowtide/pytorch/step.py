@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from ..errors import Usage
 from ..plans import Plan, bytes_text
@@ -423,13 +422,10 @@ class Step:
             held = list(given)
             outputs = self._run(ready, given)
             trace = ready.planned.captured.trace
-            first = 1 + (trace.aux_spec.num_leaves if trace.aux_spec is not None else 0)
+            first = 1 + trace.aux.count
             trace.carried.write(list(outputs[first:first + trace.carried.outputs]), held)
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
-        if trace.aux_spec is None or trace.aux_spec.num_leaves == 0:
-            return outputs[0]
-        aux = trace.give_aux(list(outputs[1:1 + trace.aux_spec.num_leaves]))
-        return outputs[0] if aux is None or _all_none(aux) else (outputs[0], aux)
+        return (outputs[0], trace.aux.give(list(outputs[1:first]))) if trace.aux.pair else outputs[0]
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = ready.device.get_state()
@@ -575,11 +571,6 @@ def _said(entry: Entry, now: Any) -> str:
     else:
         what = repr(now) if type(now) in (int, float, bool, str, type(None)) else "gone" if now is MISSING else "another object"
     return f"{entry.name} is {what} now"
-
-
-def _all_none(aux: Any) -> bool:
-    leaves = pytree.tree_leaves(aux)
-    return all(leaf is None for leaf in leaves)
 
 
 def checked(loss_fn: Any, optimizer: Any, model: Any) -> None:

@@ -20,12 +20,11 @@ import re
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -35,19 +34,22 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..errors import Unsupported, Usage
 from . import accumulated, conversions, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
 from .accumulated import Accumulated
+from .beside_loss import Aux
 from .batches import BatchSpec, tensors_of
 from .carried import Carried, Finder, Lasting, Marked
 from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
-from .externals import External, Externals
-from .decisions import Branch, Decisions, asked_of, decided, settle
+from .externals import External, Externals, Shown
+from .decisions import AtOnce, Branch, Decisions, asked_of, decided, settle
 from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
-from .moving import Record, Taken, Watch, stripped
+from .moving import Record, Taken, Watch
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .new_data import NewData, data_kept
 from .own_errors import raised_by_eager_mode
+from .step_numbers import Texts, put_before, unmarked
+from .reachable import Place
 from .settling import Settled, settle_kept
 from .untouched import Note, empty_caches_of_fakes
 
@@ -113,9 +115,8 @@ class Trace:
     model: Model
     trained: list[str]
     batch_spec: BatchSpec
-    aux_spec: Any = None
-    aux_count: int = 0
-    aux_kinds: list[Callable[[Any], Any]] = field(default_factory=list)  # by leaf of aux: from output to what is given
+    aux: Aux | None = None
+    aux_count: int = 0  # outputs between the loss and the gradients
     checked: list[str] = field(default_factory=list)  # parameters of whose gradients the last leaf of aux has the greatest numbers
     places: dict[str, str] = field(default_factory=dict)  # node name -> "module: file:line"
     branches: list[Foretold] = field(default_factory=list)  # decisions that the plan holds for
@@ -124,34 +125,8 @@ class Trace:
     externals: dict[str, External] = field(default_factory=dict)  # by the target of their nodes
     carried: Carried = field(default_factory=Carried)  # what the forward pass keeps in attributes; its outputs follow those of aux
     layouts: Any = None  # as in Options
+    numbers: list[Place] = field(default_factory=list)  # Python's numbers that the step reads anew each time
     unsure: bool = False  # a library took another path than in eager mode (known.py)
-
-    def take_aux(self, aux: Any) -> list[Any]:
-        """The leaves of aux as outputs of the graph. A number that the step computes goes as a tensor of one."""
-        leaves, self.aux_spec = pytree.tree_flatten(stripped(aux))
-        self.aux_count, self.aux_kinds = len(leaves), [_kind_of(leaf) for leaf in leaves]
-        return [leaf.detach() if isinstance(leaf, torch.Tensor) else _as_tensor(leaf) for leaf in leaves]
-
-    def give_aux(self, outputs: list[Any]) -> Any:
-        """aux as loss_fn gives it, of a step's outputs."""
-        leaves = [kind(out) for kind, out in zip(self.aux_kinds, outputs, strict=True)]
-        return pytree.tree_unflatten(leaves, self.aux_spec)
-
-
-_NUMBERS = {torch.SymInt: (int, torch.int64), torch.SymFloat: (float, torch.float64), torch.SymBool: (bool, torch.bool)}
-
-
-def _as_tensor(leaf: Any) -> torch.Tensor | None:
-    """A tensor of a number that the step computes. What Python alone knows is no output."""
-    return torch.scalar_tensor(leaf, dtype=_NUMBERS[type(leaf)][1]) if type(leaf) in _NUMBERS else None
-
-
-def _kind_of(leaf: Any) -> Callable[[Any], Any]:
-    if isinstance(leaf, torch.Tensor):
-        return lambda out: out
-    if type(leaf) in _NUMBERS:
-        return lambda out: _NUMBERS[type(leaf)][0](out.item())
-    return lambda _: leaf
 
 
 class _Shell(torch.nn.Module):
@@ -252,9 +227,13 @@ class _Labels:
         return now
 
 
+def is_pair(answer: Any) -> bool:
+    return isinstance(answer, tuple) and len(answer) == 2
+
+
 def scalar_loss(answer: Any) -> tuple[torch.Tensor, Any]:
     """What loss_fn gave, as loss and aux. Raises Usage."""
-    loss, aux = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+    loss, aux = answer if is_pair(answer) else (answer, None)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         kind = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise Usage(f"loss_fn gave {kind} for a loss; it is to give one number as a tensor, or (loss, aux)")
@@ -292,8 +271,10 @@ def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace
 
 
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
-                   options: Options, labels: _Labels, keep: Callable) -> Callable:
-    """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes."""
+                   options: Options, labels: _Labels, keep: Callable, before: Container[int], texts: Texts) -> Callable:
+    """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes. `before`: ids of
+    what was there before the step."""
+    pairs: list[bool] = []  # of each batch, whether loss_fn gave something beside the loss
 
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
             shell: torch.nn.Module) -> tuple[Any, Any]:
@@ -305,6 +286,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             labels.ended()
             labels.draws.check()
             loss, aux = scalar_loss(answer)
+            pairs.append(is_pair(answer))
             handles = labels.backward_of(loss)
             loss.backward()
             labels.note()
@@ -327,6 +309,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         gradients = Accumulated(leaves[name] for name in trained)
         batch = trace.batch_spec.batch_of(list(flat[p + b:]))
         loss, aux = None, []
+        pairs.clear()
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
             one_loss, one_aux = one(leaves, buffers, part, shells[k % len(shells)])
             loss = one_loss if loss is None else loss + one_loss
@@ -338,10 +321,11 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         greatest = _greatest(grads, trained, trace) if options.check_gradients else []
         grads = _clipped(grads, options)
         labels.note()
-        aux_leaves = trace.take_aux(aux if options.accumulate > 1 else aux[0])
+        trace.aux = Aux(aux if options.accumulate > 1 and any(pairs) else aux[0], before, texts, any(pairs))
+        aux_leaves = trace.aux.taken()
         marked.give_back()
         kept = keep(flat, {**leaves, **buffers})
-        trace.aux_count += len(kept) + len(greatest)
+        trace.aux_count = len(aux_leaves) + len(kept) + len(greatest)
         return [loss, *aux_leaves, *kept, *greatest, *grads]
 
     return step
@@ -384,11 +368,11 @@ def module_and_source(place: str) -> tuple[str, str]:
 
 
 _OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
-         contextlib.__file__)
+         contextlib.__file__, *(os.path.dirname(library.__file__) for library in [sys.modules.get("numpy")] if library is not None))
 
 
 def _is_theirs(name: str) -> bool:
-    """PyTorch's code or ours."""
+    """PyTorch's code, numpy's or ours."""
     return name.startswith(_OURS)
 
 
@@ -398,12 +382,12 @@ def refusal(problem: Exception) -> Unsupported:
     where = f"{place}: " if place else ""
     if isinstance(problem, frozen.DrawnOnce):
         return Unsupported(f"the step cannot be captured: {problem}")
-    if isinstance(problem, NewData):
+    if isinstance(problem, (AtOnce, NewData, Shown)):
         return Unsupported(f"{where}the step cannot be captured: {problem}")
     if isinstance(problem, Branch):
         return Unsupported(f"{problem}: the step cannot be captured: a decision on the contents of a tensor, which are not known before the "
                            f"step runs, and both answers go on; {ways_round.BRANCH}")
-    reason = str(problem).strip().splitlines()
+    reason = unmarked(str(problem)).strip().splitlines()
     what = type(problem).__name__
     if "DataDependent" in what or "DynamicOutputShape" in what or "_local_scalar_dense" in str(problem):
         shape = "DynamicOutputShape" in what
@@ -447,12 +431,12 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         _settle(shell, trace, inputs, options, note)
     except Unsupported as refused:
         ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
-        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, NewData, Settled)):
+        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, NewData, Settled, Shown)):
             raise refused from None
         again = _traced_again(shell, trace, batch, inputs, options, note)
         if not again or are_open(trace.module):
             note.put_back()
-            if not isinstance(refused.__cause__, GuardOnDataDependentSymNode) or not _with_numbers(shell, trace, inputs, numbers, note):
+            if not isinstance(refused.__cause__, (AtOnce, GuardOnDataDependentSymNode)) or not _with_numbers(shell, trace, inputs, numbers, note):
                 raise raised_by_eager_mode(refused.__cause__, loss_fn, model.module, parts, note, user_place) or refused from None
             note.refuse_used()
             _settle(shell, trace, inputs, numbers, note)
@@ -480,17 +464,18 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     def attempt(decisions: Decisions) -> torch.fx.GraphModule:
         labels = _Labels(model.module, decisions.ended)
         sizes = Sizes([leaf() for leaf in trace.inputs] if not options.data_parallel else None)
-        values, seen = KnownValues(labels.after_op, sizes), []  # the second: Externals, of the one run of `followed`
+        values, seen, texts = KnownValues(labels.after_op, sizes), [], Texts()  # the second: Externals, of the one run of `followed`
 
         def keep(given: Sequence[torch.Tensor], exchanged: dict[str, torch.Tensor]) -> list[torch.Tensor]:
             if isinstance(entering, Watch):
                 return []
             held = {**model.parameters, **model.buffers}
-            found = Finder(note, values, Lasting(list(given), seen[0].found), {id(t): held[name] for name, t in exchanged.items()})
+            lasting = Lasting(list(given), seen[0].found)
+            found = Finder(note, values, lasting, {id(t): held[name] for name, t in exchanged.items()}, texts)
             trace.carried = found.carried
             return found.outputs
 
-        step = _step_function(model, shells, trace.trained, trace, options, labels, keep)
+        step = _step_function(model, shells, trace.trained, trace, options, labels, keep, {id(room.owner) for room in note.reachable.rooms}, texts)
         behind = contextlib.ExitStack()  # what holds when the user's code has run
 
         def followed(*flat: torch.Tensor) -> list[Any]:
@@ -505,8 +490,9 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             sizes.sources = lambda node: source_of(node, model, externals.found, with_batch=True, without=set(trace.trained))
             sizes.of_batch = lambda node: None if is_held(node, model, externals.found) else sizes.sources(node)
             try:
-                with values, externals, externals.contents_read(), asked_of(decisions, values.value), formulas, \
+                with values, externals, externals.contents_read(values.value), asked_of(decisions, values.value, texts), formulas, \
                         data_kept(model.module, note.reachable):
+                    put_before(trace.numbers, seen[0].found, flat[0].fake_mode)
                     return step(*flat)
             finally:
                 behind.enter_context(_use_lazy_graph_module(True))  # nobody runs the module or reads its code
@@ -548,7 +534,7 @@ def _settle(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Op
         _trace_with([shell], into, inputs, options, note, entering)
 
     def new() -> tuple[Trace, Note]:
-        return Trace(None, trace.model, trace.trained, trace.batch_spec, inputs=trace.inputs), Note(trace.model.module, shell._loss_fn)
+        return Trace(None, trace.model, trace.trained, trace.batch_spec, inputs=trace.inputs, numbers=trace.numbers), Note(trace.model.module, shell._loss_fn)
 
     settle_kept(trace, note, run, new)
 

@@ -18,9 +18,11 @@ _PACKED = "the recurrent layer on the padded sequence, with a mask or ignore_ind
 _COUNTS = "F.one_hot(x, n).sum(0) and scatter_add on zeros of a length that is known keep one shape"
 _SIZES = "a size that comes with the batch as Python's int (each other one is a plan), or a mask over the longest, keeps one shape"
 _PLACES = ("; rows at a place that is read off a tensor are written by x.index_copy_(dim, place + torch.arange(n), rows) and read by index_select")
-_AT_ONCE = "; a number for a comparison is asked for by .item() in it, as int() and float() need it at once"
+_AT_ONCE = ("; .item() in the place of int() and float() gives a number of each step that may be compared, kept in attributes, lists and dicts, "
+            "and given back in aux")
 BRANCH = ("torch.where of both results is planned, and so is a branch on Python's number or truth value in the batch, each of which is a plan; "
-          "a branch that does nothing but raise becomes a check in every step (of two tensors, joined by & or | and not by `and`)")
+          "a branch that does nothing but raise becomes a check in every step (of two tensors, joined by & or | and not by `and`); a truth value that "
+          "is kept and decides nothing is asked for by .item()")
 _BACKEND = ("; in a loop of one's own, torch.compile(model, backend='lowtide') plans the pieces that PyTorch can trace and leaves the others "
             "to eager mode")
 _PACKING = (torch.ops.aten._pack_padded_sequence, torch.ops.aten._pad_packed_sequence)
@@ -44,9 +46,11 @@ def of_shape(op: str) -> str:
     return f"; {said}" if said else ""
 
 
-def of_contents(message: str) -> str:
-    """The way round, by PyTorch's message where it was asked for contents."""
+def of_contents(message: str, at_once: bool = False) -> str:
+    """The way round, by PyTorch's message where it was asked for contents. `at_once`: by int() or float()."""
     found = _named(message)
+    if at_once:
+        return found or f"{_AT_ONCE}; {_SIZES if 'specialized integer' in message else BRANCH}"
     if "specialized integer" in message:
         return found or f"; {_SIZES}{_AT_ONCE}"
     return found or f"; {BRANCH}{_AT_ONCE if 'data-dependent expr' in message else ''}"
