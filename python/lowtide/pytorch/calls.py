@@ -312,8 +312,9 @@ class _Reader:
         gradient by this way, or is a part of one."""
         if isinstance(value, FakeTensor):
             raise Unsupported(f"{self.place(next(iter(node.users), node))}: a tensor of the step comes here past PyTorch's ops (by as_subclass, by "
-                              "another thread, under a mode of PyTorch's that exchanges tensors), so no op is seen that makes it; view_as in the "
-                              "place of as_subclass, and steps compiled outside of such modes, are planned")
+                              "another thread, under a mode of PyTorch's that exchanges tensors, as `.grad` of a tensor of the batch), so no op is seen "
+                              "that makes it; view_as in the place of as_subclass, x.grad = None before the step and torch.autograd.grad within it, and "
+                              "steps compiled outside of such modes, are planned")
         position, whole = self.held.get(value.untyped_storage().data_ptr(), (-1, value))
         if position < 0 or not value.numel():
             return False

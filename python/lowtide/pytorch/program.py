@@ -26,6 +26,7 @@ from .code import Source
 from .first_run import NAME, FirstRun, is_look
 from .graph_text import GraphText
 from .measure import Allocation, Measured, results
+from .schemas import counts_once
 from .transfers import StreamTransfers, Transfers, given_in
 from .units import Unit
 
@@ -43,6 +44,7 @@ class Executable:
     reruns: int = 0
     transfers: Transfers | None = None  # None: nothing moves
     writes: dict[int, int] = field(default_factory=dict)  # storage -> how often its version grows before the first update
+    uncounted: set[int] = field(default_factory=set)  # storages of which nobody knows that
     # Shapes of the gradients that are averaged over all ranks before judge() is called, in the plan's order.
     averages: list[tuple[tuple[int, ...], torch.dtype]] = field(default_factory=list)
     aside: Callable[[], None] = lambda: None  # from here to the next unit memory is taken beside the arena
@@ -93,6 +95,7 @@ class _Generator:
         self.unit_of_line: list[int] = []
         self.addresses, self.reruns, self.judged = addresses, 0, False
         self.writes: collections.Counter[int] = collections.Counter()
+        self.uncounted: set[int] = set()
         self.averages: list[tuple[tuple[int, ...], torch.dtype]] = []
 
     def note_lines(self, unit: int) -> None:
@@ -141,9 +144,12 @@ class _Generator:
         allocations = found.taken if taken is not None else found.again if again else found.first
         self.parts.append(self.allocations(allocations, unit, self.places.offset(step.workspace_address)))
         self.source.unit(unit, again, taken)
-        counted = (call for call in unit.calls if getattr(call.target, "overloadpacket", None) not in UNCOUNTED_WRITES)
-        for storage in (self.program.tensors[t].storage for call in counted for t in call.writes):
-            if storage not in self.transfers.homes:  # else it is the copy in the arena that is written
+        for call, storage in ((call, self.program.tensors[t].storage) for call in unit.calls for t in call.writes):
+            if storage in self.transfers.homes:  # it is the copy in the arena that is written
+                continue
+            if not counts_once(call.target):
+                self.uncounted.add(storage)
+            elif getattr(call.target, "overloadpacket", None) not in UNCOUNTED_WRITES:
                 self.note_write(storage)
         if not again:
             self.behind |= {s for s in unit.statistics if s in self.transfers.homes}
@@ -256,4 +262,4 @@ def generate(program: Program, units: list[Unit], graph: GraphText, plan: Plan, 
     aside = functools.partial(mark, len(made.parts) - 1) if mark is not None else lambda: None
     return Executable(compiled(lines), text, [-1] * len(head) + made.unit_of_line + [-1], plan.arena_bytes - resident,
                       resident, made.parts, made.reruns, made.transfers if made.transfers.any else None, dict(made.writes),
-                      made.averages, aside, compiled([f"    {line}" for line in made.source.lines]), looks)
+                      made.uncounted, made.averages, aside, compiled([f"    {line}" for line in made.source.lines]), looks)

@@ -25,6 +25,16 @@ def schema_writes(target: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]
     return written
 
 
+@functools.cache
+def counts_once(target: Any) -> bool:
+    """Whether PyTorch's count of writes of a tensor grows by one each time that the op writes it, or by none where `calls.py` says so.
+    A custom op counts what its function does, too; observers' kernels count nothing."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    return target.namespace == "lowtide" or (target.namespace == "aten" and (
+        torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "ADInplaceOrView") or target.name().startswith("aten::_foreach_")))
+
+
 def tensors_among(values: Iterable[Any]) -> list[torch.Tensor]:
     """The tensors among an op's arguments or results, in order; lists of tensors are the only containers there."""
     found: list[torch.Tensor] = []

@@ -417,6 +417,9 @@ class Step:
     def _once(self, leaves: list[torch.Tensor], ready: _Ready) -> Any:
         """One step of a plan."""
         self._now = ready
+        if ready.planned.captured.trace.reads_gradients and any(t.is_leaf and t.grad is not None for t in leaves):
+            raise Usage("a tensor of the batch has a gradient already, to which a backward pass within loss_fn would add, and a planned step "
+                        "reads no gradient of before it; set it to None, or take torch.autograd.grad in loss_fn")
         with torch.no_grad(), handlers_wait():
             given = self._begun(ready, leaves)
             held = list(given)
@@ -540,12 +543,12 @@ class Step:
 def _watched(program: Program, code: Executable) -> list[tuple[int, int, str]]:
     """All that is there before the step: its place, what the step itself adds to the count that PyTorch keeps of its writes, and its
     name. Where several tensors lie in one storage that the step writes, it is not known whose count grows; what a forward pass adds to
-    a parameter is the kernel's choice (an embedding with max_norm writes row by row)."""
+    a parameter is the kernel's choice (an embedding with max_norm writes row by row), and so is what a custom op adds to anything."""
     found = []
     lying = collections.Counter(program.tensors[t].storage for t in program.given)
     for place, storage in enumerate(program.tensors[number].storage for number in program.given):
         more = code.writes.get(storage, 0)
-        if not (more and (lying[storage] > 1 or program.storages[storage].role == PARAMETER)):
+        if storage not in code.uncounted and not (more and (lying[storage] > 1 or program.storages[storage].role == PARAMETER)):
             found.append((place, more, program.storages[storage].name))
     return found
 

@@ -46,6 +46,7 @@ from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .moving import Record, Taken, Watch
 from .known import KnownValues, distributions_assert, told_to_transformers
+from .lent import Lent
 from .new_data import NewData, data_kept
 from .own_errors import raised_by_eager_mode
 from .step_numbers import Texts, put_before, unmarked
@@ -126,6 +127,7 @@ class Trace:
     carried: Carried = field(default_factory=Carried)  # what the forward pass keeps in attributes; its outputs follow those of aux
     layouts: Any = None  # as in Options
     numbers: list[Place] = field(default_factory=list)  # Python's numbers that the step reads anew each time
+    reads_gradients: bool = False  # loss_fn leaves gradients in tensors of the batch
     unsure: bool = False  # a library took another path than in eager mode (known.py)
 
 
@@ -154,6 +156,7 @@ class _Labels:
         self.phase = FORWARD
         self.of_sequence: int | None = None
         self.draws = frozen.Draws()
+        self.lent = Lent([])
 
     def note(self, place: str = "", module: str = "") -> None:
         """Labels what was made since the last note by what held until now."""
@@ -287,6 +290,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             labels.draws.check()
             loss, aux = scalar_loss(answer)
             pairs.append(is_pair(answer))
+            trace.reads_gradients |= labels.lent.end()
             handles = labels.backward_of(loss)
             loss.backward()
             labels.note()
@@ -307,7 +311,8 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         for name in trained:
             hooks.put(name, model.parameters[name], leaves[name])
         gradients = Accumulated(leaves[name] for name in trained)
-        batch = trace.batch_spec.batch_of(list(flat[p + b:]))
+        labels.lent = Lent(flat[p + b:])
+        batch = trace.batch_spec.batch_of(list(labels.lent.leaves))
         loss, aux = None, []
         pairs.clear()
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):

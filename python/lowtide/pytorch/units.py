@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch._prims_common import make_contiguous_strides_for
 
 from ..errors import Unsupported
 from .calls import ASSERTIONS, INPUT, MADE, STATE, Call, Program, Ref, Storage, functional
@@ -430,6 +431,16 @@ def _needed(program: Program, units: list[Unit]) -> list[Unit]:
     return kept[::-1]
 
 
+def _apart(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a copy: the same, or dense ones where two elements of the tensor may lie in one place (`expand`, `unfold`)."""
+    reach = 0  # of the dimensions with smaller strides, in elements
+    for n, step in sorted(zip(shape, stride, strict=True), key=lambda one: one[1]):
+        if n > 1 and step <= reach:
+            return make_contiguous_strides_for(shape)
+        reach += (n - 1) * step
+    return stride
+
+
 def _settle_outputs(builder: _Builder, program: Program, aux_count: int, strides: list[tuple[int, ...]]) -> None:
     """What comes out is the step's own: copies of what was there before, and of gradients that lie otherwise than
     their parameters or share memory with another, as autograd makes them."""
@@ -439,9 +450,8 @@ def _settle_outputs(builder: _Builder, program: Program, aux_count: int, strides
         if out is None:
             continue
         gradient = i > aux_count
-        stride = strides[i - 1 - aux_count] if gradient else program.tensors[out].stride
-        storage = program.storage_of(out)
-        tensor = program.tensors[out]
+        storage, tensor = program.storage_of(out), program.tensors[out]
+        stride = strides[i - 1 - aux_count] if gradient else _apart(tensor.shape, tensor.stride)
         lies = tensor.stride == stride or (tensor.shape and 0 in tensor.shape)
         if storage.role == MADE and (not gradient or (lies and storage.id not in taken)):
             taken.add(storage.id)
