@@ -10,6 +10,8 @@ from torch.library import custom_op
 from torch_models import assert_equal_steps
 
 import lowtide
+from lowtide.pytorch.contents import checksum
+from lowtide.pytorch.numbered import contents_word
 
 F = nn.functional
 FAST = {"effort": 0.1}
@@ -189,6 +191,13 @@ def test_parameters_and_buffers_handed_out_expanded_are_copies():
     step = lowtide.compile_step(model, loss_fn, sgd(model), drawn(4, 6), **FAST)
     _, (bias, weight, mean) = step(drawn(4, 6))
     assert torch.equal(bias, before[0]) and torch.equal(weight, before[1]) and torch.equal(mean, model[1].running_mean.expand(2, 3))
+
+
+def test_memory_that_is_looked_at_may_still_grow():
+    for look in (checksum, contents_word):
+        tensor, other = drawn(3, 5), drawn(3, 5)
+        assert look(tensor) == look(other) != look(tensor + 1)
+        tensor.resize_(100)
 
 
 # ---- custom ops that write what they are given

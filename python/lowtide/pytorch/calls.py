@@ -370,6 +370,9 @@ class _Reader:
             return
         args, kwargs = self.arguments(node)
         args = self.for_each_dimension(node.target, args)
+        if self.keeps_size(node, args, kwargs):
+            self.of_node[node] = args[0].id
+            return
         if node.target is aten._local_scalar_dense.default:
             self.of_node[node] = self.number_in(node, args[0])
             return
@@ -397,6 +400,22 @@ class _Reader:
             return Ref(found) if isinstance(found, int) else found
 
         return mapped(ref, tuple(node.args)), mapped(ref, dict(node.kwargs))
+
+    def keeps_size(self, node: torch.fx.Node, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Whether it is a `resize_` to the size that is there. Raises Unsupported for what gives a tensor of before the step another one."""
+        written = [w.id for w in schema_writes(node.target, args, kwargs) if isinstance(w, Ref)]
+        resizes = node.target is aten.resize_.default and isinstance(args[0], Ref)
+        if resizes and self.program.tensors[args[0].id].shape == tuple(args[1]):
+            return True
+        # Where an op writes its result into an operand without elements, that one gets the result's size: `out=`, observers.
+        first = args[0].id if args and isinstance(args[0], Ref) else -1
+        for number in written:
+            storage, empty = self.program.storage_of(number), 0 in self.program.tensors[number].shape
+            if storage.role != MADE and (resizes or (empty and number != first)):
+                raise Unsupported(f"{self.place(node)}: {node.target} gives '{storage.name}' {self.program.tensors[number].shape} another size, which lives "
+                                  "longer than the step; run one batch through the model before the step is compiled (model(x), in train mode), "
+                                  "or give the tensor its size where it is made")
+        return False
 
     def for_each_dimension(self, target: Any, args: tuple) -> tuple:
         """The arguments of a convolution with a number for each dimension: PyTorch takes one for all, as padding="valid" gives it."""

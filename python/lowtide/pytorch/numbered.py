@@ -17,6 +17,7 @@ Tests: tests/python/test_torch_native_effects.py.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from typing import Any
 
@@ -33,9 +34,10 @@ def _word(*parts: Any) -> str:
 
 def contents_word(tensor: torch.Tensor) -> str:
     """The number of a tensor that is there before the step and has no name."""
-    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else b""
-    raw = plain.numpy().tobytes() if isinstance(plain, torch.Tensor) else plain
-    return hashlib.sha256(raw).hexdigest()
+    if not tensor.numel():
+        return hashlib.sha256(b"").hexdigest()
+    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256((ctypes.c_char * plain.numel()).from_address(plain.data_ptr())).hexdigest()  # numpy() would keep the memory from growing
 
 
 class Numbered:

@@ -32,7 +32,7 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported, Usage
-from . import accumulated, conversions, ctc, dynamo, exchange, frozen, hooks, streams, ways_round
+from . import accumulated, conversions, ctc, dynamo, exchange, frozen, hooks, observers, streams, ways_round
 from .accumulated import Accumulated
 from .beside_loss import Aux
 from .batches import BatchSpec, tensors_of
@@ -506,7 +506,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
         try:
             with (behind, labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-                  counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(),
+                  counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(), observers.traced(),
                   streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext(),
                   Taken() if entering is not None else contextlib.nullcontext()):
