@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
+from ..errors import Usage
+
 
 class Lent:
     """`leaves`: the batch's tensors, as loss_fn gets them."""
@@ -31,3 +33,10 @@ class Lent:
                 left |= leaf.grad is not before
                 leaf.grad = None
         return left
+
+
+def refuse_gradients(batch: Sequence[torch.Tensor], left: bool) -> None:
+    """Raises Usage. `left`: whether loss_fn leaves gradients in the batch."""
+    if left and any(t.is_leaf and t.grad is not None for t in batch):
+        raise Usage("a tensor of the batch has a gradient already, to which a backward pass within loss_fn would add, and a planned step "
+                    "reads no gradient of before it; set it to None, or take torch.autograd.grad in loss_fn")

@@ -36,6 +36,7 @@ from .devices import Cpu, Cuda
 from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
 from .guards import READ, Entry, Guards, Kind, Turned, entries_of
 from .kept import written_buffers
+from .lent import refuse_gradients
 from .moving import OTHERWISE
 from .optimizers import state_as_before
 from .options import StepOptions
@@ -388,9 +389,8 @@ class Step:
 
     def _changed_by_others(self) -> Exception | None:
         changed = self._versions.changed() if self._versions is not None else None
-        if changed is not None:
-            return Usage(f"'{changed[0]}' {tuple(changed[1].shape)} was changed by somebody else while the step ran")
-        return None
+        said = "was changed by somebody else while the step ran"
+        return None if changed is None else Usage(f"'{changed[0]}' {tuple(changed[1].shape)} {said}")
 
     def _forget_rehearsal(self) -> None:
         """Its state and memory are behind it as if no step had run, but that the plan's results were looked at."""
@@ -417,9 +417,7 @@ class Step:
     def _once(self, leaves: list[torch.Tensor], ready: _Ready) -> Any:
         """One step of a plan."""
         self._now = ready
-        if ready.planned.captured.trace.reads_gradients and any(t.is_leaf and t.grad is not None for t in leaves):
-            raise Usage("a tensor of the batch has a gradient already, to which a backward pass within loss_fn would add, and a planned step "
-                        "reads no gradient of before it; set it to None, or take torch.autograd.grad in loss_fn")
+        refuse_gradients(leaves, ready.planned.captured.trace.reads_gradients)
         with torch.no_grad(), handlers_wait():
             given = self._begun(ready, leaves)
             held = list(given)
