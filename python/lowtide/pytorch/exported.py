@@ -62,7 +62,7 @@ class _Shell(torch.nn.Module):
             raise Unsupported(f"loss_fn hands out a number that the step reads off a tensor (.item()), which the native engine does not read; the tensor "
                               f"itself (.detach()) can be handed out, and {TORCH}")
         for leaf in aux:
-            if fields_of(leaf) is not None:
+            if not isinstance(leaf, torch.Tensor) and fields_of(leaf) is not None:
                 raise Unsupported(f"loss_fn hands out a {type(leaf).__name__} that holds tensors of the step; a dict of them can be handed out, and {TORCH}")
         self._see(any(pairs), [None if isinstance(leaf, torch.Tensor) else [leaf] for leaf in aux], aux_spec)
         return (total, *(leaf for leaf in aux if isinstance(leaf, torch.Tensor)))
