@@ -121,6 +121,21 @@ def of_two(x, y):
     return x if int(y.max()) > int(y.min()) else -x
 
 
+def kept(x, y):
+    n = int(y.max())
+    return x * n if n > 2 else x
+
+
+@pytest.mark.parametrize("branch", [kept, of_two])
+def test_a_whole_number_of_the_batch_has_a_plan_for_each(branch):
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    step = lowtide.compile_step(model, lambda m, b: m(branch(*b)).mean(), optimizer, batch_with(), effort=0.1, rehearse=False)
+    for y in (batch_with()[1], torch.ones(6, dtype=torch.long)):
+        x = batch_with()[0]
+        assert torch.equal(step((x, y)), model(branch(x, y)).mean().detach())
+
+
 def both_go_on(x, y):
     return x if float(x.sum()) > 0 else -x
 
@@ -130,7 +145,7 @@ def text(x, y):
     return x if name == "1.0" else -x
 
 
-@pytest.mark.parametrize("branch", [of_two, both_go_on, text])
+@pytest.mark.parametrize("branch", [both_go_on, text])
 def test_what_goes_on_is_refused_with_a_way_round(branch):
     model = nn.Linear(8, 4)
     with pytest.raises(lowtide.Unsupported, match=r"torch\.where|\.item\(\)") as refused:

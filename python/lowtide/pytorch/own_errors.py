@@ -28,7 +28,8 @@ def raised_by_eager_mode(problem: BaseException, loss_fn: Callable, module: torc
     """What loss_fn raises on these batches, if that is such a problem at the same line; None where it is not, or cannot be asked."""
     leaves = [leaf for leaf in pytree.tree_leaves(list(parts)) if isinstance(leaf, torch.Tensor)]
     tensors = [tensor for tensor in (*(noted.tensor for noted in note.tensors), *leaves) if is_plain(tensor)]
-    if not isinstance(problem, Exception) or sum(map(span_bytes, {id(t): t for t in tensors}.values())) > LARGE:
+    refused = isinstance(problem, NotImplementedError) and _is_ours(problem)  # what eager mode may do and nobody could put back
+    if not isinstance(problem, Exception) or refused or sum(map(span_bytes, {id(t): t for t in tensors}.values())) > LARGE:
         return None
     contents = Contents(note, tensors)
     try:

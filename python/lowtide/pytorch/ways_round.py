@@ -50,7 +50,7 @@ def of_contents(message: str, at_once: bool = False) -> str:
     """The way round, by PyTorch's message where it was asked for contents. `at_once`: by int() or float()."""
     found = _named(message)
     if at_once:
-        return found or f"{_AT_ONCE}; {_SIZES if 'specialized integer' in message else BRANCH}"
+        return found or f"{_AT_ONCE}; {_SIZES + _PLACES if 'specialized integer' in message else BRANCH}"
     if "specialized integer" in message:
         return found or f"; {_SIZES}{_AT_ONCE}"
     return found or f"; {BRANCH}{_AT_ONCE if 'data-dependent expr' in message else ''}"
