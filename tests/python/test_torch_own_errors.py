@@ -125,6 +125,32 @@ def test_an_error_of_a_later_step_comes_out_as_it_is():
     step(data())
 
 
+def backward_first(model, x):
+    model(x).sum().backward()
+    raise KeyError("behind a backward pass")
+
+
+def asks_for_gradients(model, x):
+    x.requires_grad_()
+    raise KeyError("a gradient of the batch")
+
+
+def writes_the_batch(model, x):
+    x.mul_(2)
+    raise KeyError("a batch that is written")
+
+
+@pytest.mark.parametrize("loss_fn", [backward_first, asks_for_gradients, writes_the_batch], ids=lambda f: f.__name__)
+def test_what_loss_fn_does_before_it_raises_is_undone(loss_fn):
+    model, x = Net(), data()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = everything(model, optimizer)
+    with pytest.raises((KeyError, lowtide.Unsupported)):
+        lowtide.compile_step(model, loss_fn, optimizer, x)
+    assert same(before, everything(model, optimizer)) and torch.equal(x, data()) and not x.requires_grad and x.grad is None
+    assert all(p.grad is None for p in model.parameters())
+
+
 def test_what_eager_mode_does_not_raise_is_a_refusal():
     """The exception is one of tracing's: tensors have no contents then."""
     model = Net()

@@ -37,6 +37,7 @@ from .batches import tensors_of
 from .compared import BUFFER, GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
 from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest, span_bytes
 from .entering import is_of_a_handler, rehearsing
+from .lent import alias_of
 from .optimizers import state_as_before
 from .reachable import MISSING, Place
 from .rooms import Set
@@ -223,7 +224,7 @@ class _Rehearsal:
         for p in model.parameters.values():
             p.grad = None
         losses, auxes = [], []
-        batch = self.spec.batch_of(list(map(_alias, self.leaves)))
+        batch = self.spec.batch_of(list(map(alias_of, self.leaves)))
         with torch.enable_grad(), around():
             for part in batch if options.accumulate > 1 else [batch]:
                 loss, aux = scalar_loss(self.step._loss_fn(self.step._model, part))
@@ -336,14 +337,6 @@ def _named(change: Change) -> str:
     if change.before is MISSING and "_hooks" in room.path.rpartition(".")[2] and isinstance(change.key, int):
         return f"{room.path}[{[key for key in room.read() if key not in room.seen].index(change.key)} more]"
     return change.name
-
-
-def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the batch in the same memory: gradients, flags and hooks that eager mode leaves are this one's, and no gradient goes to
-    what made the caller's."""
-    alias = tensor.detach().requires_grad_(tensor.requires_grad)
-    vars(alias).update(vars(tensor))
-    return alias
 
 
 def _is_memory(problem: Exception) -> bool:

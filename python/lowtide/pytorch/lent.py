@@ -35,6 +35,14 @@ class Lent:
         return left
 
 
+def alias_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the batch in the same memory, for eager mode: gradients, flags and hooks that it leaves are this one's, and no gradient
+    goes to what made the caller's."""
+    alias = tensor.detach().requires_grad_(tensor.requires_grad)
+    vars(alias).update(vars(tensor))
+    return alias
+
+
 def refuse_gradients(batch: Sequence[torch.Tensor], left: bool) -> None:
     """Raises Usage. `left`: whether loss_fn leaves gradients in the batch."""
     if left and any(t.is_leaf and t.grad is not None for t in batch):

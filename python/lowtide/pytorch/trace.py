@@ -46,7 +46,7 @@ from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .moving import Record, Taken, Watch
 from .known import KnownValues, distributions_assert, told_to_transformers
-from .lent import Lent
+from .lent import Lent, alias_of
 from .new_data import NewData, data_kept
 from .own_errors import raised_by_eager_mode
 from .step_numbers import Texts, put_before, unmarked
@@ -421,7 +421,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         raise Unsupported("torch.autograd.detect_anomaly looks into every gradient, which a planned step does not; without it, "
                           "check_finite=True stops a step whose loss is not finite")
     inputs, spec = tensors_of(batch)
-    parts = batch if options.accumulate > 1 else [batch]
+    given = list(map(alias_of, inputs))
     trace = Trace(None, model, trained, spec)  # type: ignore[arg-type]
     trace.inputs, trace.layouts = [weakref.ref(leaf) for leaf in inputs], options.layouts
     inputs = apart(inputs)
@@ -442,6 +442,8 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         if not again or are_open(trace.module):
             note.put_back()
             if not isinstance(refused.__cause__, (AtOnce, GuardOnDataDependentSymNode)) or not _with_numbers(shell, trace, inputs, numbers, note):
+                whole = spec.batch_of(given)
+                parts = whole if options.accumulate > 1 else [whole]
                 raise raised_by_eager_mode(refused.__cause__, loss_fn, model.module, parts, note, user_place) or refused from None
             note.refuse_used()
             _settle(shell, trace, inputs, numbers, note)
