@@ -25,7 +25,7 @@ COSTLY = {
     "nystromformer", "prophetnet", "pvt", "qwen3", "recurrent_gemma", "regnet", "segformer", "siglip-pairs", "swiftformer",
     "time_series_transformer", "timesformer"}
 DRAWN = sorted((name for name in common.NETWORKS if name.removeprefix("transformers/") not in COSTLY), key=lambda n: zlib.crc32(n.encode()))[:25]
-REFUSED = {"transformers/xmod", "transformers/switch_transformers"}  # with a way round
+REFUSED = {"transformers/switch_transformers"}  # with a way round
 TIGHT, FREE = ("tight",), ("none",)
 
 
