@@ -443,7 +443,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
             note.put_back()
             if not isinstance(refused.__cause__, (AtOnce, GuardOnDataDependentSymNode)) or not _with_numbers(shell, trace, inputs, numbers, note):
                 whole = spec.batch_of(given)
-                parts = whole if options.accumulate > 1 else [whole]
+                parts = [] if options.data_parallel else whole if options.accumulate > 1 else [whole]  # of one rank loss_fn might wait for others
                 raise raised_by_eager_mode(refused.__cause__, loss_fn, model.module, parts, note, user_place) or refused from None
             note.refuse_used()
             _settle(shell, trace, inputs, numbers, note)
