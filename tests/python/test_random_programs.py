@@ -2,7 +2,7 @@
 
 By default seeds 0 to 199 run by the torch engine. With LOWTIDE_LONG=1 seeds 0 to 9999 do, each by the torch engine (budgets in turn: six of eight
 at none, one in the least arena, one at none and half-way) and by one of native, auto, backend, samples and swap in turn, so that each of these
-has 2,000 of them. That takes a core about two days; LOWTIDE_SEEDS=2000-4000 runs seeds 2000 to 3999 so, a piece at a time.
+has 2,000 of them. That takes a core about six hours; LOWTIDE_SEEDS=2000-4000 runs seeds 2000 to 3999 so, a piece at a time.
 `random_programs.py --turns` does the same without pytest, each seed in a process of its own, and goes on where it was left.
 """
 

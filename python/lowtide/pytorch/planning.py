@@ -174,7 +174,7 @@ def _keys(captured: Captured, title: str, options: StepOptions, levers: dict[str
     return measured, cache.key(measured, levers)
 
 
-_FORMAT = 5  # of the rows that are kept
+_FORMAT = 6  # of the rows that are kept
 
 
 def measured_key(device: Cpu | Cuda, bare: GraphText, units: list[Unit], *more: Any) -> str:
