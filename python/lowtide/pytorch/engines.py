@@ -104,6 +104,15 @@ def _faster(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Op
     return chosen
 
 
+def _asked(model: Any, loss_fn: Callable, optimizer: Any, options: Any) -> tuple[torch.nn.Module, torch.optim.Optimizer, StepOptions]:
+    """What a caller brings, out of its wrappers. Raises Usage before anything is captured."""
+    checked(loss_fn, optimizer, model)
+    found = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
+    if found[2].data_parallel:
+        ranks.check()
+    return found
+
+
 def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
                  **options: Unpack[StepKeywords]) -> Step:
     """A planned training step (StepOptions says what the options are).
@@ -111,10 +120,7 @@ def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.opt
     Raises Usage, Unsupported (what cannot be captured, with the line of the user's code), Infeasible (a budget below
     what every schedule needs, with the op that sets it), Limit.
     """
-    checked(loss_fn, optimizer, model)
-    model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
-    if asked.data_parallel:
-        ranks.check()
+    model, optimizer, asked = _asked(model, loss_fn, optimizer, options)
     make = {"torch": Step, "native": native_step, "auto": _faster}[asked.engine]
     return make(model, loss_fn, optimizer, sample_batch, asked)
 
@@ -122,10 +128,7 @@ def compile_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.opt
 def plan_step(model: torch.nn.Module, loss_fn: Callable, optimizer: torch.optim.Optimizer, sample_batch: Any,
               **options: Any) -> Plan:
     """The plan alone. Model and optimizer are as before; "auto" gives that of the torch engine."""
-    checked(loss_fn, optimizer, model)
-    model, optimizer, asked = model_in(model), optimizer_in(optimizer), StepOptions.of(dict(options))
-    if asked.data_parallel:
-        ranks.check()
+    model, optimizer, asked = _asked(model, loss_fn, optimizer, options)
     if asked.engine == "native":
         return native_step(model, loss_fn, optimizer, sample_batch, replace(asked, rehearse=False)).plan
     return plan_step_of(model, loss_fn, optimizer, sample_batch, asked)

@@ -38,7 +38,7 @@ from .hooks import OF_ALL_MODULES
 from .insides import environment
 from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
                         is_packaged, names_loaded, names_of, slots_of, words_of)
-from .untouched import same
+from .untouched import equal_bits, same
 
 MANY = 1_000  # entries of a container whose entries are looked at one by one
 LARGE = 10_000  # of one with nothing but plain values
@@ -451,7 +451,7 @@ class Kind(NamedTuple):
             return True
         if kind_of(now) != kind_of(self.held):
             return False
-        return self.number is None or (_equal(now, self.number) if isinstance(self.number, torch.Tensor) else now.item() == self.number)
+        return self.number is None or (equal_bits(now.detach(), self.number) if isinstance(self.number, torch.Tensor) else now.item() == self.number)
 
 
 class OneOf(NamedTuple):
@@ -468,11 +468,6 @@ class OneOf(NamedTuple):
     def holds(self) -> bool:
         now = self.place.now()
         return any(same(value, now) for value in self.values)
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """By the bits, as a NaN is equal to itself."""
-    return torch.equal(a.detach().contiguous().view(-1).view(torch.uint8), b.view(-1).view(torch.uint8))
 
 
 class Guards:

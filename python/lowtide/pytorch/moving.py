@@ -133,6 +133,7 @@ class Record:
                 return self.roots[next(_roots(asked.of))]
         return None
 
+
 def _leaves(value: Any) -> list[Any]:
     return [value] if type(value) in NUMBERS else pytree.tree_leaves(value)
 

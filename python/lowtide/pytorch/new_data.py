@@ -8,13 +8,13 @@ Tests: tests/python/test_torch_externals.py.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from .reachable import Reachable
+from .this_thread import bound
 
 _DATA = torch._C.TensorBase.data  # what torch.Tensor inherits
 
@@ -34,15 +34,10 @@ def _named(module: torch.nn.Module, reachable: Reachable, tensor: torch.Tensor) 
 @contextlib.contextmanager
 def data_kept(module: torch.nn.Module, reachable: Reachable) -> Iterator[None]:
     """Within, this thread puts no other memory under a tensor: that raises NewData. The module's parameters may be stand-ins."""
-    mine = threading.get_ident()
+    def refused(_: Callable, tensor: torch.Tensor, __: Any) -> None:
+        raise NewData(f"{_named(module, reachable, tensor)} is given other memory by `.data`, which no op sees; copy_ under torch.no_grad() is planned")
 
-    def put(tensor: torch.Tensor, value: Any) -> None:
-        if threading.get_ident() == mine:
-            raise NewData(f"{_named(module, reachable, tensor)} is given other memory by `.data`, which no op sees; "
-                          "copy_ under torch.no_grad() is planned")
-        _DATA.__set__(tensor, value)
-
-    torch.Tensor.data = property(_DATA.__get__, put)  # type: ignore[assignment]
+    torch.Tensor.data = property(_DATA.__get__, bound(_DATA.__set__, refused))  # type: ignore[assignment]
     try:
         yield
     finally:

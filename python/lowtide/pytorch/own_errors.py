@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
 from .contents import LARGE, Contents, is_plain, span_bytes
+from .this_thread import exchanged
 from .untouched import Note
 
 
@@ -57,16 +57,6 @@ def _forget(_: Any) -> None:
     """Nothing is kept for a backward pass that does not come."""
 
 
-@contextlib.contextmanager
-def not_written_down() -> Iterator[None]:
+def not_written_down() -> contextlib.AbstractContextManager[None]:
     """Within, PyTorch does not write the traceback of an op that fails on tensors without contents to stderr: it comes out as an error."""
-    mine, log = threading.get_ident(), logging.getLogger("torch._subclasses.fake_tensor")
-
-    def of_others(_: logging.LogRecord) -> bool:
-        return threading.get_ident() != mine
-
-    log.addFilter(of_others)
-    try:
-        yield
-    finally:
-        log.removeFilter(of_others)
+    return exchanged((logging.getLogger("torch._subclasses.fake_tensor"), "exception", lambda *_, **__: None))

@@ -25,7 +25,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -124,9 +123,10 @@ inline void* other_place(int64_t size, int64_t caller) {
 // The planned place of an allocation inside a step; null: it has none.
 inline void* place(size_t bytes) {
   const auto size = static_cast<int64_t>(bytes);
-  const int64_t caller = may_be_own() ? caller_now() : UNKNOWN;
+  const bool own = may_be_own();
+  const int64_t caller = own ? caller_now() : UNKNOWN;
   void* found = nullptr;
-  if (may_be_own() && (caller == OWN || !now.watched)) {
+  if (own && (caller == OWN || !now.watched)) {
     if (now.cursor < now.end && fits(now.cursor, size, caller))
       found = place_of(now.cursor++);
     else if (caller > OWN)

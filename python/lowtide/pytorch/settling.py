@@ -27,7 +27,7 @@ from .guards import kind_of
 from .moving import Of, Record, Watch, evaluate, numbers_in
 from .reachable import MISSING, Dictionary, Place, Room, Set
 from .step_numbers import stand_in
-from .tables import Table, folded
+from .tables import Table, Word, folded
 from .untouched import PLAIN, Note, same
 
 if TYPE_CHECKING:
@@ -291,13 +291,5 @@ def graph_of(module: torch.fx.GraphModule, externals: Mapping[str, Any]) -> Iter
                 target = (geometry_of(value), value.flatten().tolist() if value.numel() <= 4096 else id(value))
         elif node.op == "placeholder":
             target = node.meta["val"].shape
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: _Named(numbers[n]))
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: Word(numbers[n]))
         yield f"{node.op} {target} {args!r} {kwargs!r}"
-
-
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return self.name

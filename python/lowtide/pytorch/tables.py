@@ -22,7 +22,7 @@ from .guards import kind_of
 from .known import LARGEST
 from .reachable import MISSING, Place
 from .schemas import schema_writes, tensors_among
-from .untouched import same
+from .untouched import equal_bits, same
 
 
 class Table:
@@ -44,7 +44,7 @@ class Table:
         found, tree = pytree.tree_flatten(now)
         if len(found) == len(self.seen) and all(a is b and a._version == version for a, (b, version) in zip(found, self.seen, strict=True)):
             return True
-        alike = tree == self.tree and all(isinstance(a, torch.Tensor) and not a.is_inference() and geometry_of(a) == geometry_of(b) and _equal(a, b)
+        alike = tree == self.tree and all(isinstance(a, torch.Tensor) and not a.is_inference() and geometry_of(a) == geometry_of(b) and equal_bits(a.detach(), b)
                                           for a, b in zip(found, self.leaves, strict=True))
         if alike:
             self.seen = [(tensor, tensor._version) for tensor in found]
@@ -56,11 +56,6 @@ class Table:
                 now is not MISSING and kind_of(self.before) == kind_of(now)):
             return True
         return self.serves and now is not MISSING and self.lies(now)
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """By the bits."""
-    return torch.equal(a.detach().contiguous().view(-1).view(torch.uint8), b.detach().contiguous().view(-1).view(torch.uint8))
 
 
 def folded(module: torch.fx.GraphModule, externals: Mapping[str, External], tables: Collection[tuple[int, Any]]) -> list[str] | None:
@@ -98,7 +93,7 @@ class _Folding:
             yield str(node.meta["val"].shape)
         else:
             yield str(node.target)
-        yield repr(torch.fx.node.map_arg((node.args, node.kwargs), lambda n: _Word(self.numbers[n] if n in self.numbers else _word(self.values[n]))))
+        yield repr(torch.fx.node.map_arg((node.args, node.kwargs), lambda n: Word(self.numbers[n] if n in self.numbers else _word(self.values[n]))))
 
     def constant(self, node: torch.fx.Node) -> Any:
         """Its value; MISSING where it is none."""
@@ -132,7 +127,9 @@ class _Folding:
         return any(id(t) in constants for t in schema_writes(node.target, args, kwargs))
 
 
-class _Word:
+class Word:
+    """Stands for a node in the repr of its arguments."""
+
     def __init__(self, word: str) -> None:
         self.word = word
 

@@ -99,13 +99,14 @@ class _Tensor:
             attributes.update(self.attributes)
         if self.version is None or tensor._version == self.version:
             return
-        if self.kept is not None and not _equal(tensor.detach(), self.kept):
+        if self.kept is not None and not equal_bits(tensor.detach(), self.kept):
             with torch.no_grad():
                 tensor.copy_(self.kept)
         torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
 
 
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+def equal_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """As a NaN is equal to itself."""
     return a.shape == b.shape and a.dtype == b.dtype and a.contiguous().view(-1).view(torch.uint8).equal(
         b.contiguous().view(-1).view(torch.uint8))
 
