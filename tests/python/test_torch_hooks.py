@@ -64,9 +64,61 @@ def test_a_hook_that_comes_later_makes_a_new_plan():
     assert_equal_steps(step, model, mine, other, its, loss_fn, batch, steps=1)
 
 
-def test_a_hook_that_gives_nothing_is_refused_with_its_line():
-    with pytest.raises(lowtide.Unsupported, match=r"test_torch_hooks.py:\d+: the hook of '0.weight' gives nothing back"):
-        pair(lambda net: net[0].weight.register_hook(lambda g: None))
+def kept_number(net):
+    net.seen = []
+    for parameter in net.parameters():
+        parameter.register_hook(lambda g: net.seen.append(g.norm().item()))
+
+
+def kept_copy(net):
+    net.last = None
+    net[2].weight.register_hook(lambda g: setattr(net, "last", g.detach().clone()))
+
+
+def average(net):
+    net.register_buffer("mean", torch.zeros(6, 8))
+    net[0].weight.register_hook(lambda g: (net.mean.mul_(0.9).add_(g, alpha=0.1), None)[1])
+
+
+def checked(net):
+    def check(gradient):
+        if torch.isnan(gradient).any():
+            raise FloatingPointError("nan in a gradient")
+
+    net[0].bias.register_hook(check)
+
+
+KEEPING = {"numbers": kept_number, "copy": kept_copy, "average": average, "check": checked}
+
+
+@pytest.mark.parametrize("kind", KEEPING)
+def test_a_hook_that_gives_nothing_back_and_keeps_something_is_as_in_eager_mode(kind):
+    step, model, mine, other, its, _, batch = pair(KEEPING[kind])
+    assert not getattr(model, "seen", None)  # nothing is left of the capture
+    assert_equal_steps(step, model, mine, other, its, loss_fn, batch)
+    assert getattr(model, "seen", None) == getattr(other, "seen", None)
+    assert getattr(model, "last", None) is None or torch.equal(model.last, other.last)
+
+
+def test_the_check_of_a_hook_raises_before_anything_is_updated():
+    step, model, *_, batch = pair(checked)
+    wanted = copy.deepcopy(model.state_dict())
+    with pytest.raises(FloatingPointError, match="nan in a gradient"):
+        step((batch[0] * float("nan"), batch[1]))
+    torch.testing.assert_close(model.state_dict(), wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("hook", [lambda g: None, lambda g: print(g.shape), lambda g: print(g.norm().item())])
+def test_a_hook_that_gives_and_keeps_nothing_is_refused_with_its_line(hook):
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_hooks.py:\d+: the hook of '0.weight' gives nothing back and keeps nothing"):
+        pair(lambda net: net[0].weight.register_hook(hook))
+
+
+def test_what_a_refused_hook_keeps_is_as_before():
+    seen = []
+    with pytest.raises(lowtide.Unsupported, match="asks for a number at once"):
+        pair(lambda net: net[0].weight.register_hook(lambda g: (seen.append(g), seen.append(float(g.norm())), None)[-1]))
+    assert not seen
 
 
 def test_hooks_on_accumulated_gradients_are_refused():

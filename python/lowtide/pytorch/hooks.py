@@ -1,9 +1,10 @@
 """Hooks: which of them a planned step runs.
 
-A hook on a parameter that gives a changed gradient (a mask, a scale) is traced like any code: the step's own leaf gets it.
-One that gives nothing and changes nothing is there for what it does beside, which would be done once, on tensors without
-contents, while the step is captured; so it is refused, as are hooks on what a planned step does not have: accumulated
-gradients (`p.grad`) and the optimizer's step(). The native engine makes gradients of its own and refuses all of them.
+A hook on a parameter that gives a changed gradient (a mask, a scale) is traced like any code: the step's own leaf gets it. So is one that gives
+nothing back and keeps something instead: a list of norms, an average in a buffer, a check that raises. One that gives nothing and leaves nothing that a
+step could do again is there for what it does beside (it prints), which would be done once, on tensors without contents, while the step is captured; so
+it is refused, as are hooks on what a planned step does not have: accumulated gradients (`p.grad`) and the optimizer's step(). The native engine makes
+gradients of its own and refuses all of them. Tests: tests/python/test_torch_hooks.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from ..errors import Unsupported
 from . import this_thread
@@ -57,20 +59,51 @@ def check_optimizer(optimizer: torch.optim.Optimizer) -> None:
                           f"call the hook {'before' if when == 'pre' else 'after'} step(batch)")
 
 
-def put(name: str, parameter: torch.nn.Parameter, leaf: torch.Tensor) -> None:
+class Effects:
+    """What the traced code has done so far, beside computing. `changes`: entries of rooms that are no more what they were, as untouched.Note says them;
+    None where others stand in for what changes, and hooks were looked at before."""
+
+    def __init__(self, changes: Callable[[], list[tuple]] | None) -> None:
+        self.changes, self.left = changes, None
+
+    def now(self) -> tuple[int, list[tuple]]:
+        """How many ops write or check something, and what lies where something else lay."""
+        mode = get_proxy_mode()
+        nodes = mode.tracer.graph.nodes if mode is not None else ()
+        return sum(map(_acts, nodes)), self.changes()
+
+    def begin(self) -> None:
+        self.left = self.now() if self.left is None and self.changes is not None else self.left
+
+    def grew(self) -> bool:
+        """Whether there are others than before."""
+        if self.changes is None:
+            return True
+        (ops, entries), self.left = self.left, self.now()
+        return ops != self.left[0] or len(entries) != len(self.left[1]) or not all(
+            a[:2] == b[:2] and a[3] is b[3] for a, b in zip(entries, self.left[1], strict=True))
+
+
+def _acts(node: torch.fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and (target._schema.is_mutable or target is torch.ops.lowtide.demand.default)
+
+
+def put(name: str, parameter: torch.nn.Parameter, leaf: torch.Tensor, effects: Effects) -> None:
     """The hooks of a parameter, on the leaf that stands for it."""
     for hook in _of(parameter, "_backward_hooks"):
-        leaf.register_hook(_changing(name, hook))
+        leaf.register_hook(_changing(name, hook, effects))
 
 
-def _changing(name: str, hook: Callable) -> Callable:
+def _changing(name: str, hook: Callable, effects: Effects) -> Callable:
     """The hook. Raises Unsupported where it changes nothing."""
     def called(gradient: torch.Tensor) -> torch.Tensor | None:
+        effects.begin()
         before = gradient._version
         found = hook(gradient)
-        if found is None and gradient._version == before:
-            raise Unsupported(f"{_line(hook)}the hook of '{name}' gives nothing back: in a planned step it would run once, while "
-                              "that is captured; a hook that returns the gradient is planned")
+        if not effects.grew() and found is None and gradient._version == before:
+            raise Unsupported(f"{_line(hook)}the hook of '{name}' gives nothing back and keeps nothing: what it does beside (it prints) would be done "
+                              "once, while the step is captured; a hook that returns the gradient, or puts .item() of it or a copy into a list, is planned")
         return found
 
     return called

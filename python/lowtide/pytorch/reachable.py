@@ -7,7 +7,7 @@ that a function names, the data of a class, the inside of an object of C (inside
     entries of containers, the tensors of TorchScript parts,
     of functions that no package has: cells, defaults, and globals under the names that their code has; also of the methods of classes
     that no package has, and of Python modules of the user's the entries under these names,
-    what partials and bound methods are bound to, and tensors with their own attributes and gradients.
+    what partials and bound methods are bound to, and tensors with their own attributes, hooks and gradients.
 
 It calls no property, no `__getattr__` and no `__eq__` of the user's: attributes are taken out of the dictionaries and slots themselves.
 Not walked into: packages' modules and classes, types of Python's library that hold threads and locks, entries of containers with
@@ -48,6 +48,7 @@ ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type(...),
 _SYSTEM = frozenset("""_io _queue _thread _weakref asyncio concurrent contextvars ctypes datetime decimal fractions importlib inspect io
     logging mmap multiprocessing pathlib queue re select selectors signal socket sqlite3 ssl subprocess tempfile threading traceback
     unittest warnings weakref""".split())
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # of tensors
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARY = tuple({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib")})
@@ -205,6 +206,9 @@ class Reachable:
             self.add(Dictionary(attributes, path, of_object=True))
         if tensor.is_leaf and tensor.grad is not None:
             self.later(tensor.grad, f"{path}.grad")
+        for folder in _HOOKS if tensor.is_leaf else ():
+            for hook in (getattr(tensor, folder) or {}).values():
+                self.later(hook, f"a hook of {path}")
 
     def attributes(self, thing: Any, path: str) -> None:
         found = attributes_of(thing)

@@ -274,9 +274,9 @@ def _greatest(grads: list[torch.Tensor | None], trained: list[str], trace: Trace
 
 
 def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[str], trace: Trace,
-                   options: Options, labels: _Labels, keep: Callable, before: Container[int], texts: Texts) -> Callable:
-    """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes. `before`: ids of
-    what was there before the step."""
+                   options: Options, labels: _Labels, keep: Callable, changes: Callable[[], list] | None, before: Container[int], texts: Texts) -> Callable:
+    """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes. `changes`: what has
+    changed so far. `before`: ids of what was there before the step."""
     pairs: list[bool] = []  # of each batch, whether loss_fn gave something beside the loss
 
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
@@ -308,8 +308,9 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
                   for name, tensor in zip(model.parameters, flat[:p], strict=True)}
         buffers = dict(zip(model.buffers, flat[p:p + b], strict=True))
         marked = Marked({**model.parameters, **model.buffers}, {**leaves, **buffers})
+        effects = hooks.Effects(changes)
         for name in trained:
-            hooks.put(name, model.parameters[name], leaves[name])
+            hooks.put(name, model.parameters[name], leaves[name], effects)
         gradients = Accumulated(leaves[name] for name in trained)
         labels.lent = Lent(flat[p + b:])
         batch = trace.batch_spec.batch_of(list(labels.lent.leaves))
@@ -482,7 +483,8 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             trace.carried = found.carried
             return found.outputs
 
-        step = _step_function(model, shells, trace.trained, trace, options, labels, keep, {id(room.owner) for room in note.reachable.rooms}, texts)
+        changes = note.changes if entering is None else None
+        step = _step_function(model, shells, trace.trained, trace, options, labels, keep, changes, {id(room.owner) for room in note.reachable.rooms}, texts)
         behind = contextlib.ExitStack()  # what holds when the user's code has run
 
         def followed(*flat: torch.Tensor) -> list[Any]:
