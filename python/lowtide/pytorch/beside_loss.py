@@ -89,7 +89,7 @@ class Aux:
         fields = fields_of(leaf)
         if fields is not None:
             return self._object(leaf, fields, path)
-        refuse_inside(leaf, _WHAT + (f" at {path}" if path else ""), self.texts, _WAY)
+        refuse_inside(leaf, _WHAT + (f" at {path}" if path else ""), self.texts, _WAY, self.before)
         return leaf
 
     def _object(self, leaf: Any, fields: dict[tuple[Any, ...], Any], path: str) -> _Object:

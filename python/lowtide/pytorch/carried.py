@@ -323,7 +323,7 @@ class Finder:
             if isinstance(leaf, torch.nn.Module) and any(isinstance(tensor, FakeTensor) for tensor in (*leaf.parameters(), *leaf.buffers())):
                 raise Unsupported(_MADE.format(name, "a module"))
             refuse_inside(leaf, f"'{name}'", self.texts, "that the forward pass puts there, which no step can make again; as tuples, lists or dicts of "
-                                                         "tensors and numbers, or registered with torch.utils._pytree, it can")
+                                                         "tensors and numbers, or registered with torch.utils._pytree, it can", self.note.reachable.seen)
             return Opaque(leaf)
         own = self.leaves.get(id(leaf))
         if own is not None:

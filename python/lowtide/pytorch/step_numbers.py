@@ -14,11 +14,13 @@ Tests: tests/python/test_torch_kept_numbers.py.
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
@@ -28,7 +30,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported
 from .externals import External
-from .reachable import Place, Reachable
+from .reachable import Place
 
 KINDS: dict[type, tuple[type, torch.dtype]] = {
     torch.SymInt: (int, torch.int64), torch.SymFloat: (float, torch.float64), torch.SymBool: (bool, torch.bool)}
@@ -139,24 +141,32 @@ def unmarked(text: str) -> str:
 
 # ---- objects
 
-def refuse_inside(thing: Any, name: str, texts: Texts, way: str) -> None:
-    """Raises Unsupported where an object holds something of the step."""
-    reachable = Reachable([(name, thing)])
-    if any(isinstance(tensor, FakeTensor) for tensor, _ in reachable.tensors.values()):
-        raise Unsupported(f"{name} is a {type(thing).__name__} that holds tensors of the step, {way}")
-    for value in _values(reachable, thing):
+MOST_INSIDE = 100_000  # objects that are looked into
+_NOT_INTO = (type, types.ModuleType, types.CodeType, torch.Tensor)
+
+
+def refuse_inside(thing: Any, name: str, texts: Texts, way: str, known: Container[int] = ()) -> None:
+    """Raises Unsupported where an object holds something of the step. `known`: ids of what was there before the step, which is looked at elsewhere."""
+    for value in inside(thing, known):
+        if isinstance(value, FakeTensor):
+            raise Unsupported(f"{name} is a {type(thing).__name__} that holds tensors of the step, {way}")
         if is_symbol(value):
             raise Unsupported(f"{name} is a {type(thing).__name__} that holds numbers of the step, {way}")
         texts.refuse(value, f"a text in {name}")
 
 
-def _values(reachable: Reachable, thing: Any) -> Iterator[Any]:
-    yield thing
-    for room in reachable.rooms:
-        yield from room.seen
-        yield from room.seen.values()
-    for kept in reachable.alive:
-        if isinstance(kept, (tuple, frozenset)):
-            yield from kept
-    if type(thing).__module__ == "numpy" and getattr(thing, "dtype", None) is not None and thing.dtype.hasobject:
-        yield from thing.flat
+def inside(thing: Any, known: Container[int] = ()) -> Iterator[Any]:
+    """An object and all that it holds, as the garbage collector sees it: also what exceptions, generators, iterators and functions hold, to any depth."""
+    waiting, seen = [thing], {id(thing)}
+    while waiting and len(seen) < MOST_INSIDE:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, _NOT_INTO):
+            continue
+        held = [one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__] if type(one) is types.FunctionType else gc.get_referents(one)
+        if type(one).__module__ == "numpy" and getattr(getattr(one, "dtype", None), "hasobject", False):
+            held += one.flat
+        for value in held:
+            if id(value) not in seen and id(value) not in known:
+                seen.add(id(value))
+                waiting.append(value)
