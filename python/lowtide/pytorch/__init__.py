@@ -12,7 +12,9 @@
     step_numbers.py numbers that only a step knows, while Python holds them
     beside_loss.py  what loss_fn gives beside the loss, taken apart and put together
     carried.py      what the forward pass keeps in attributes, written behind each step
-    guards.py       Python's values that a plan holds for, compared in each step
+    guards.py       Python's values that a plan holds for, compared in each step; held_whole.py: those that are one, as an order
+    made_names.py   names of such values that the code makes while it runs
+    opened.py       files, processes and connections, which a step would use once
     frozen.py       Python's random numbers, which a step may not draw
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     accumulated.py  gradients as backward() accumulates them, within backward passes too

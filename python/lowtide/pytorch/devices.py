@@ -70,7 +70,7 @@ class Cpu:
         """What changes the captured graph or its kernels without standing in model or batch."""
         return (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads(), torch.get_default_dtype(),
                 torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic,
-                _attentions())
+                torch.get_float32_matmul_precision(), _attentions())
 
     def machine(self) -> list[Any]:
         """What measurements hold for."""

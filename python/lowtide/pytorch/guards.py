@@ -9,18 +9,20 @@ code. A walk begins at loss_fn and collects the code that it can come to and the
     methods, properties and hooks under these names, also of metaclasses; those that nobody names because Python or PyTorch calls them
     (operators, a named class's __init__, forward, the methods of an autograd.Function, what a package's base class calls of its own),
     hooks of all modules, on modules and on tensors, and what lies on a tensor as an attribute,
-    what objects of C hold: numpy's arrays of at most ARRAY bytes, context variables, and the environment,
+    what objects of C hold: numpy's and other arrays of at most ARRAY bytes, context variables, and the environment,
+    what was read under names that were made when the step was captured, or may be (made_names.py),
 
 and so to any depth: configs of objects, methods of closed-over objects, losses that are modules. All of it that is no tensor is held, by
 identity, or equality of plain values; of a tensor that it is one, as its contents are read in each step (externals.py).
 
 In each step the list is compared by three loops that Python runs in C: some microseconds for a hundred modules. Only where an entry is
 another object is it looked at, and named in the warning. Tests: tests/python/test_torch_stale_values.py,
-test_torch_stale_called.py, test_torch_numbers.py.
+test_torch_stale_called.py, test_torch_stale_names.py, test_torch_numbers.py.
 """
 
 from __future__ import annotations
 
+import builtins
 import collections
 import contextvars
 import functools
@@ -28,16 +30,20 @@ import itertools
 import operator
 import os
 import types
+import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from .externals import geometry_of
+from .held_whole import BARE_NAMESPACES, CodeOf, Inside, Length, Members, Order, Value, Whole, contents_of, names_in
 from .hooks import OF_ALL_MODULES
-from .insides import environment
+from .insides import environment, is_buffer
+from .made_names import IMPORTING, POSITIONS, Read, in_format, walks_over_attributes
+from .opened import stated
 from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
-                        is_packaged, names_loaded, names_of, slots_of, words_of)
+                        is_packaged, modules_named, names_loaded, names_of, slots_of, words_of)
 from .untouched import equal_bits, same
 
 MANY = 1_000  # entries of a container whose entries are looked at one by one
@@ -115,16 +121,22 @@ def _of_functions_called(waiting: list[types.FunctionType]) -> Iterator[types.Fu
 class Walk:
     """The entries that the code reads. Objects are looked at again when more names are known."""
 
-    def __init__(self, model: torch.nn.Module, loss_fn: Callable) -> None:
+    def __init__(self, model: torch.nn.Module, loss_fn: Callable, read: Read | None = None) -> None:
+        self.noted = read or Read()
         self.entries: dict[tuple[int, Any], Entry] = {}
         self.methods: dict[tuple[int, str], Entry] = {}
-        self.names: set[str] = set()
+        self.names: set[str] = set(self.noted.names)
         self.words: set[str] = set()  # names that the code has as words, which may be looked for where they are not
+        self.whole = set(map(id, self.noted.whole))  # objects of which all attributes are held
+        self.walking = False  # any function of the user's, but methods, may read attributes that it does not name
+        self.unseen: dict[str, int] = {}  # arrays that are too large to compare, with their bytes
         self.code: set[types.CodeType] = set()
         self.objects: dict[int, tuple[Any, str, frozenset[str]]] = {}
         self.rooms: dict[int, Room] = {}
         self.waiting = collections.deque([(model, "", frozenset()), (loss_fn, "loss_fn", frozenset())])
+        self.waiting += [(builtins, "builtins", frozenset()), *((thing, type(thing).__name__, frozenset()) for thing in self.noted.whole)]
         self.hooks_of_all_modules()
+        self.made_when_run()
         known = -1
         while known < len(self.names):
             known = len(self.names)
@@ -133,10 +145,26 @@ class Walk:
             while self.waiting:
                 self.visit(*self.waiting.popleft())
 
+        for (path, only_kind), seen in self.noted.paths.asked.items():
+            room = Inside(path, f"what lies at '{path}'", functools.partial(stated, only_kind=only_kind))
+            self.entries[id(room), ""] = Entry(room, "", seen)
         if self.names & {"environ", "getenv"}:
             self.inside(os.environ, "os.environ", environment)
 
     # ---- what is found
+
+    def made_when_run(self) -> None:
+        """What was noted while the step was captured."""
+        for folder, name in self.noted.of_globals:
+            room = self.room(lambda folder=folder: Names(folder, "", frozenset()), folder)
+            self.hold(room, name, folder.get(name, MISSING), frozenset())
+        for thing, name in self.noted.missed.values():
+            attributes = vars(thing) if issubclass(type(thing), types.ModuleType) else attributes_of(thing)
+            if issubclass(type(thing), type):
+                self.entries[id(thing), name] = Entry(ClassData(thing, thing.__qualname__), name, MISSING)
+            elif attributes is not None and name not in attributes:
+                room = self.room(lambda: Dictionary(attributes, type(thing).__name__, of_object=True), attributes)
+                self.entries[id(attributes), name] = Entry(room, name, MISSING)
 
     def hooks_of_all_modules(self) -> None:
         for folder in OF_ALL_MODULES:
@@ -148,8 +176,8 @@ class Walk:
 
     def inside(self, thing: Any, path: str, take: Callable[[Any], Any]) -> None:
         """What a function takes out of an object of C, compared by its equality."""
-        room = _Inside(thing, path, take)
-        self.entries[id(thing), _Inside] = Entry(room, "", room.seen[""])
+        room = Inside(thing, path, take)
+        self.entries[id(thing), Inside] = Entry(room, "", room.seen[""])
 
     def room(self, made: Callable[[], Room], owner: Any) -> Room:
         found = self.rooms.get(id(owner))
@@ -161,6 +189,8 @@ class Walk:
         self.entries[id(room.owner), key] = Entry(room, key, value)
         if type(value) is types.BuiltinMethodType:  # of an object: `table.get`
             value = value.__self__
+        if type(value) is str:
+            self.names.update(in_format(value))
         if type(value) not in ATOMS:
             self.waiting.append((value, room.named(key), names))
 
@@ -176,7 +206,7 @@ class Walk:
         if issubclass(kind, torch.Tensor):
             self.tensor(thing, kind, path, names)
         elif kind is types.FunctionType:
-            self.function(thing)
+            self.function(thing, path)
         elif kind is types.MethodType:
             self.later(thing.__self__, "self" if path == "loss_fn" else path, names)
             self.later(thing.__func__, path, names)
@@ -188,11 +218,23 @@ class Walk:
         elif issubclass(kind, types.ModuleType):
             self.python_module(thing, path)
         elif kind is contextvars.ContextVar:
-            self.inside(thing, path, lambda variable: _Value(variable.get(MISSING)))
+            self.inside(thing, path, lambda variable: Value(variable.get(MISSING)))
             self.later(thing.get(None), path, names)
         elif any(base.__module__ == "numpy" and base.__name__ == "ndarray" for base in kind.__mro__):
-            if thing.nbytes <= ARRAY and not thing.dtype.hasobject:
+            if thing.nbytes > ARRAY:
+                self.unseen[path] = thing.nbytes
+            elif not thing.dtype.hasobject:
                 self.inside(thing, path, lambda array: (array.shape, str(array.dtype), array.tobytes()))
+        elif is_buffer(kind):
+            size = contents_of(thing, MISSING)
+            if size is not MISSING and len(size) > ARRAY:
+                self.unseen[path] = len(size)
+            elif size is not MISSING:
+                self.inside(thing, path, contents_of)
+        elif (shown := names_in(thing, kind)) is not None:
+            self.names |= shown.names
+            for inner in shown.things:
+                self.later(inner, path, names)
         elif thing is os.environ:
             self.names.add("environ")
         elif issubclass(kind, type):
@@ -205,10 +247,15 @@ class Walk:
 
     # ---- code
 
-    def function(self, function: types.FunctionType) -> None:
+    def function(self, function: types.FunctionType, path: str) -> None:
         if is_packaged(function):
             return
         self.read(function.__code__)
+        names = names_of(function.__code__)
+        of_class = "." in function.__qualname__ and not function.__qualname__.rpartition(".")[0].endswith("<locals>")
+        self.walking |= not of_class and walks_over_attributes(names, self.noted.blind)
+        for module in modules_named(function, names):
+            self.later(module, module.__name__, frozenset())
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             room = self.room(lambda cell=cell, name=name: Cell(cell, name), cell)
             for key, value in room.read().items():
@@ -216,11 +263,15 @@ class Walk:
                     self.class_data(value, frozenset())
                 else:
                     self.hold(room, key, value, frozenset())
-        defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
-        for k, value in defaults:
+        self.entries[id(function), CodeOf] = Entry(CodeOf(function), "", CodeOf.seen_of(function))
+        for k, value in enumerate(function.__defaults__ or ()):
             self.later(value, f"default {k} of {function.__name__}", frozenset())
+        for folder, named in ((function.__kwdefaults__ or {}, True), (function.__dict__, False)):
+            room = self.room(lambda folder=folder: Dictionary(folder, path or function.__name__, of_object=True), folder)
+            for name in [*folder] if named else (self.names & folder.keys()) | ({"__wrapped__"} & folder.keys()):
+                self.hold(room, name, folder[name], frozenset())
         room = self.room(lambda: Names(function.__globals__, "", frozenset()), function.__globals__)
-        for name in names_of(function.__code__):
+        for name in names:
             if name in function.__globals__:
                 self.hold(room, name, function.__globals__[name], frozenset())
 
@@ -231,11 +282,15 @@ class Walk:
             self.words |= words_of(code)
 
     def python_module(self, module: types.ModuleType, path: str) -> None:
-        if is_packaged(module):
-            return
+        """Its entries under the names of the code; a package's functions and classes by identity alone."""
+        packaged = is_packaged(module)
         room = self.room(lambda: Names(vars(module), path, frozenset()), vars(module))
         for name in self.names & vars(module).keys():
-            self.hold(room, name, vars(module)[name], frozenset())
+            value = vars(module)[name]
+            if packaged and (callable(value) or isinstance(value, types.ModuleType)):
+                self.entries[id(vars(module)), name] = Entry(room, name, value)
+            else:
+                self.hold(room, name, value, frozenset())
 
     def class_data(self, kind: type, names: frozenset[str], thing: Any = MISSING, called: bool = False) -> None:
         """Data of a class and its bases under the names of the code, and the methods that can be called; those of its metaclass, too.
@@ -249,6 +304,8 @@ class Walk:
                 continue
             room = self.room(lambda base=base: ClassData(base, base.__qualname__), base)
             data = room.read()
+            if POSITIONS in self.names:
+                self.names.update(vars(base).get(POSITIONS, ()))
             for name in (self.names | names) & data.keys():
                 self.hold(room, name, data[name], names)
             for name, method in list(vars(base).items()):
@@ -276,9 +333,14 @@ class Walk:
             names = names | _names_read(kind)
         self.class_data(kind, names, thing)
         attributes, wanted = attributes_of(thing), self.names | names
+        is_open = self.is_open(thing, kind, packaged)
+        if is_open and attributes is not None and not issubclass(kind, torch.nn.Module):
+            self.length(attributes, f"{path}.__dict__")
         if attributes:
             room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
-            for name in wanted & attributes.keys():
+            wanted = wanted | {name for name in attributes if is_open and isinstance(name, str) and not (
+                issubclass(kind, torch.nn.Module) and (name.startswith("_") or name == "training"))}
+            for name in (wanted | {"__wrapped__"}) & attributes.keys():
                 self.hold(room, name, attributes[name], names)
             for name in self.absent(kind, packaged) - attributes.keys():
                 self.entries[id(attributes), name] = Entry(room, name, MISSING)
@@ -288,12 +350,22 @@ class Walk:
         if slots:
             room = self.room(lambda: Slots(thing, path), thing)
             for name, value in room.read().items():
-                if name in wanted:
+                if name in wanted or is_open:
                     self.hold(room, name, value, names)
+
+    def is_open(self, thing: Any, kind: type, packaged: bool) -> bool:
+        """Whether all attributes of an object are held, as code may read them without their names."""
+        if id(thing) in self.whole:
+            return True
+        if self.walking and (not packaged or kind in BARE_NAMESPACES):
+            return True
+        return any(walks_over_attributes(names_of(function.__code__), self.noted.blind) for name, function in methods_of(kind)
+                   if name in self.names or name.startswith("__"))
 
     def tensor(self, tensor: torch.Tensor, kind: type, path: str, names: frozenset[str]) -> None:
         """What lies on it as an attribute, and the code of its hooks."""
-        attributes = attributes_of(tensor) or {}
+        attributes = attributes_of(tensor)
+        attributes = {} if attributes is None else attributes  # an empty one is the tensor's own
         found = (self.names | names) & attributes.keys()
         if found:
             room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
@@ -302,6 +374,9 @@ class Walk:
         for folder in _OF_TENSORS if tensor.is_leaf else ():
             for hook in (getattr(tensor, folder) or {}).values():
                 self.later(hook, f"a hook of {path}", names)
+        for name in self.noted.on_tensors - attributes.keys() if tensor.is_leaf else ():
+            room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
+            self.entries[id(attributes), name] = Entry(room, name, MISSING)
         if not is_packaged(kind):
             self.class_data(kind, names, tensor)
 
@@ -334,10 +409,10 @@ class Walk:
         if len(thing) > MANY and not issubclass(kind, (set, frozenset, tuple)):
             whole = dict.values if issubclass(kind, dict) else iter
             if all(type(value) in ATOMS for value in whole(thing)):
-                self.entries[id(thing), _Whole] = Entry(_Whole(thing, path), "", _Whole.contents(thing))
+                self.entries[id(thing), Whole] = Entry(Whole(thing, path), "", Whole.contents(thing))
             return
         if issubclass(kind, (set, frozenset)):
-            self.entries[id(thing), _Members] = Entry(_Members(thing, path), "", frozenset(thing))
+            self.entries[id(thing), Members] = Entry(Members(thing, path), "", frozenset(thing))
             return
         if issubclass(kind, tuple):
             for k, value in enumerate(thing):
@@ -351,71 +426,34 @@ class Walk:
         self.length(thing, path)
 
     def length(self, thing: Any, path: str) -> None:
-        self.entries[id(thing), Length] = Entry(Length(thing, f"len({path})"), "", len(thing))
+        """How long it is; where its entries have an order beside their places, the order."""
+        if isinstance(thing, dict) and len(thing) > 1:
+            room: Room = Order(thing, f"the order of {path}")
+            self.entries[id(thing), Length] = Entry(room, "", room.seen[""])
+        else:
+            self.entries[id(thing), Length] = Entry(Length(thing, f"len({path})"), "", len(thing))
 
 
-class Length(Room):
-    """How many entries a container has."""
-
-    def read(self) -> dict[Any, Any]:
-        return {"": len(self.owner)}
-
-    def named(self, key: Any) -> str:
-        return self.path
-
-
-class _Members(Room):
-    """What a set has in it."""
-
-    def read(self) -> dict[Any, Any]:
-        return {"": frozenset(self.owner)}
-
-    def named(self, key: Any) -> str:
-        return self.path
+@functools.lru_cache(maxsize=10_000)
+def methods_of(kind: type) -> tuple[tuple[str, types.FunctionType], ...]:
+    """The functions in a class and those that it is made of, but PyTorch's and those that nobody calls in a step."""
+    found = []
+    for base in kind.__mro__:
+        if base is object or (base.__module__ or "").partition(".")[0] == "torch":
+            continue
+        for name, method in vars(base).items():
+            function = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+            if isinstance(function, types.FunctionType) and name not in _UNREAD and name not in _MAKING:
+                found.append((name, function))
+    return tuple(found)
 
 
-class _Whole(Room):
-    """All entries of a list, a deque or a dict, as one."""
-
-    @staticmethod
-    def contents(thing: Any) -> tuple:
-        return (*thing.keys(), *dict.values(thing)) if isinstance(thing, dict) else tuple(thing)
-
-    def read(self) -> dict[Any, Any]:
-        return {"": self.contents(self.owner)}
-
-    def named(self, key: Any) -> str:
-        return self.path
-
-
-class _Inside(Room):
-    """What an object of C holds."""
-
-    def __init__(self, owner: Any, path: str, take: Callable[[Any], Any]) -> None:
-        self.take = take
-        super().__init__(owner, path)
-
-    def read(self) -> dict[Any, Any]:
-        return {"": self.take(self.owner)}
-
-    def named(self, key: Any) -> str:
-        return self.path
-
-
-class _Value:
-    """A value that is compared as an entry of a room."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: Any) -> bool:
-        return same(self.value, other.value)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def entries_of(model: torch.nn.Module, loss_fn: Callable) -> list[Entry]:
-    found = Walk(model, loss_fn)
+def entries_of(model: torch.nn.Module, loss_fn: Callable, read: Read | None = None) -> list[Entry]:
+    """`read`: what was noted while the step was captured. Warns, once for each, of arrays that are too large to be compared."""
+    found = Walk(model, loss_fn, read)
+    for path, size in found.unseen.items():
+        warnings.warn(f"lowtide: '{path}' is an array of {size:,} bytes: what is in it now is what the plan holds for, and arrays of more than {ARRAY:,} "
+                      "bytes are not looked at again; a tensor in its place is read in each step", stacklevel=6)
     return [*found.entries.values(), *found.methods.values()]
 
 
@@ -434,7 +472,7 @@ def _holds(entry: Entry, now: Any) -> bool:
     """Whether an entry may be `now` in the place of what it was."""
     if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
         return geometry_of(entry.value) == geometry_of(now)  # its contents are read in each step
-    return entry.value == now if isinstance(entry.room, (_Members, _Inside)) else same(entry.value, now)
+    return entry.value == now if isinstance(entry.room, (Members, Inside, Order, CodeOf)) else same(entry.value, now)
 
 
 class Kind(NamedTuple):
@@ -485,19 +523,25 @@ class Guards:
         lists = [e for e in self.others if isinstance(e.room, Sequence)]
         lengths = [e for e in self.others if isinstance(e.room, Length)]
         self.cells, self.in_cells, self.of_cells = [e.room.owner for e in cells], [e.value for e in cells], cells
-        self.lengths, self.long, self.of_lengths = [e.room.owner for e in lengths], [e.value for e in lengths], lengths
+        self.lengths, self.long = [e.room.owner for e in lengths], [e.value for e in lengths]
+        orders = [e for e in self.others if isinstance(e.room, Order)]
+        self.keys_of, self.orders = [e.room.keys for e in orders], [e.value for e in orders]
+        functions = [e for e in self.others if isinstance(e.room, CodeOf)]
+        self.functions, self.code = [e.room.owner for e in functions], [e.value for e in functions]
         self.lists, self.at, self.in_lists = [e.room.owner for e in lists], [e.key for e in lists], [e.value for e in lists]
         self.of_lists = lists
         self.codes = [(vars(e.room.owner).get, e.key, e.value) for e in self.others if isinstance(e.room, ClassCode)]
-        sets = [e for e in self.others if isinstance(e.room, _Members)]
+        sets = [e for e in self.others if isinstance(e.room, Members)]
         self.sets, self.members = [e.room.owner for e in sets], [e.value for e in sets]
-        self.wholes = [(_Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, _Whole)]
-        self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, _Inside)]
-        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, ClassCode, _Members, _Whole, _Inside))]
+        self.wholes = [(Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, Whole)]
+        self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, Inside)]
+        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, Order, CodeOf, ClassCode, Members, Whole, Inside))]
 
     def hold(self) -> bool:
         """Whether the plan may run. It compares by identity first, and looks closer only where that fails."""
         if list(map(len, self.lengths)) != self.long or not all(map(operator.eq, self.sets, self.members)):
+            return False
+        if list(map(tuple, self.keys_of)) != self.orders or list(map(CodeOf.seen_of, self.functions)) != self.code:
             return False
         if not all([get(name) is method for get, name, method in self.codes]) or not all([
                 take(thing) == value for take, thing, value in self.inside]):

@@ -45,6 +45,11 @@ def is_iterator(kind: type) -> bool:
     return issubclass(kind, _RUNNING) or isinstance(getattr(kind, "__next__", None), _FUNCTIONS_OF_C)
 
 
+def is_buffer(kind: type) -> bool:
+    """Whether its contents lie in memory of C, in no tensor and no array of numpy."""
+    return issubclass(kind, _BUFFERS)
+
+
 def _is_barred(thing: Any, kind: type) -> bool:
     if issubclass(kind, io.IOBase):  # also those of C; what Python itself prints to is everybody's
         return not any(thing is stream for stream in (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__))

@@ -227,7 +227,8 @@ class NativeStep(Step):
         kinds = [Kind(e.place, e.held) for e in made.exported.constants if e.place is not None]
         carried = made.exported.carried
         left = {(id(write.room.owner), write.key) for write in carried.writes}
-        return [*carried.entries(), *entries_of(self._model, self._loss_fn)], set(note.touched) - left | carried.owns(), [*kinds, *carried.kinds()]
+        note.read.blind = True  # torch.export ran the code
+        return [*carried.entries(), *entries_of(self._model, self._loss_fn, note.read)], set(note.touched) - left | carried.owns(), [*kinds, *carried.kinds()]
 
     def _open(self, ready: _NativeReady) -> Session:
         if ready.session is None:

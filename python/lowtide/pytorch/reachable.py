@@ -26,6 +26,7 @@ import gc
 import os
 import sys
 import sysconfig
+import threading
 import types
 import weakref
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,8 @@ import torch
 
 from .barred import StandIn
 from .insides import BARRED, READ_ONLY, Insides
-from .rooms import (MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Scripted, Sequence, Set, Slots, State, Weak,  # noqa: F401
+from .made_names import IMPORTING, in_patterns, in_texts
+from .rooms import (MISSING, Cell, ClassCode, ClassData, Dictionary, Globals, Names, Place, Room, Scripted, Sequence, Set, Slots, State, Weak,  # noqa: F401
                     slots_of)
 
 LARGE = 10_000  # entries of a container
@@ -49,6 +51,7 @@ _SYSTEM = frozenset("""_io _queue _thread _weakref asyncio concurrent contextvar
     logging mmap multiprocessing pathlib queue re select selectors signal socket sqlite3 ssl subprocess tempfile threading traceback
     unittest warnings weakref""".split())
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # of tensors
+_WRITING = frozenset({"globals", "exec", "setattr", "delattr", "vars", "__dict__"}) | IMPORTING  # what may write globals by names that are made
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARY = tuple({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib")})
@@ -66,6 +69,8 @@ def _is_packaged_module(name: str) -> bool:
     file = getattr(module, "__file__", None)
     if name == "__main__" or module is None:
         return False
+    if file is None and getattr(module, "__spec__", None) is None:  # made while the program runs, by the user or a package's C
+        return "." in name and _is_packaged_module(name.partition(".")[0])
     return file is None or is_packaged_file(file)
 
 
@@ -81,7 +86,7 @@ def is_packaged(thing: Any) -> bool:
 @functools.lru_cache(maxsize=10_000)
 def names_of(code: types.CodeType) -> frozenset[str]:
     """The globals and attributes that a code names, with the code in it."""
-    names = {name for inner in _codes(code) for name in inner.co_names}
+    names = {name for inner in _codes(code) for found in (inner.co_names, in_patterns(inner), in_texts(inner)) for name in found}
     return frozenset(names | words_of(code))
 
 
@@ -117,7 +122,9 @@ def _dictionary_of(kind: type) -> Any:
 
 
 def attributes_of(thing: Any) -> dict[str, Any] | None:
-    """The dictionary of an object's attributes itself."""
+    """The dictionary of an object's attributes itself; of one that has others in each thread, this thread's."""
+    if issubclass(type(thing), threading.local):
+        return threading.local.__getattribute__(thing, "__dict__")
     descriptor = _dictionary_of(type(thing))
     return None if descriptor is None else descriptor.__get__(thing)
 
@@ -135,6 +142,7 @@ class Reachable:
         self.read_only: list[Any] = []  # arrays too large to copy
         self.seen: set[int] = set()
         self.classes: set[type] = set()
+        self.whole_globals: set[int] = set()
         self.alive: list[Any] = []  # that no id is used twice
         self.waiting: collections.deque[tuple[Any, str, Place | None]] = collections.deque()
         self.roots = dict(roots)
@@ -282,10 +290,29 @@ class Reachable:
         if names & {"environ", "putenv"}:
             self.later(os.environ, "os.environ")
         self.add(Names(function.__globals__, "", names))
-        for name in names:
-            found = function.__globals__.get(name)
+        modules = {name: function.__globals__.get(name) for name in names} | {module.__name__: module for module in modules_named(function, names)}
+        for name, found in modules.items():
             if isinstance(found, types.ModuleType) and not is_packaged(found):
                 self.add(Names(vars(found), name, names))
+                self.globals_written(vars(found), name, names)
+        self.globals_written(function.__globals__, "", names)
+
+    def globals_written(self, owner: dict[str, Any], path: str, names: frozenset[str]) -> None:
+        """All globals of a module, whatever their names, where code may write them by names that it makes."""
+        if names & _WRITING and id(owner) not in self.whole_globals:
+            self.whole_globals.add(id(owner))
+            self.add(Globals(owner, path), into=False)
+
+
+def modules_named(function: types.FunctionType, names: frozenset[str]) -> Iterator[types.ModuleType]:
+    """Modules of the user's that a function imports itself, or any of those that are there where it makes their names."""
+    package = function.__globals__.get("__package__") or ""
+    parents = ["", *(f"{'.'.join(package.split('.')[:k + 1])}." for k in range(package.count(".") + 1 if package else 0))]
+    wanted = sorted(sys.modules) if names & IMPORTING else [parent + name for name in sorted(names) for parent in parents]
+    for name in wanted:
+        found = sys.modules.get(name)
+        if type(found) is types.ModuleType and not is_packaged(found):
+            yield found
 
 
 def _functions_of(kind: type) -> Iterator[types.FunctionType]:

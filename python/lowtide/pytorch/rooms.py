@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .made_names import is_noting
+
 MISSING = type("Missing", (), {"__repr__": lambda _: "nothing"})()
 _OF_MODULES = ("_parameters", "_buffers", "_modules")  # dicts of a module whose entries are its attributes, in words
 
@@ -104,7 +106,7 @@ class Names(Dictionary):
         super().__init__(owner, path, of_object=True)
 
     def read(self) -> dict[Any, Any]:
-        return {name: self.owner[name] for name in sorted(self.names) if name in self.owner}
+        return {name: self.owner[name] for name in sorted(self.names) if name in self.owner and not is_noting(self.owner[name])}
 
     def write(self, entries: dict[Any, Any]) -> None:
         for name in self.names:
@@ -112,6 +114,20 @@ class Names(Dictionary):
                 self.owner.pop(name, None)
             elif self.owner.get(name, MISSING) is not entries[name]:
                 self.owner[name] = entries[name]
+
+
+class Globals(Names):
+    """All entries of the globals of a module, where code makes names of its own for them."""
+
+    def __init__(self, owner: dict[str, Any], path: str) -> None:
+        super().__init__(owner, path, frozenset())
+
+    def read(self) -> dict[Any, Any]:
+        return {name: value for name, value in self.owner.items() if not is_noting(value)}
+
+    def write(self, entries: dict[Any, Any]) -> None:
+        self.names = frozenset(self.read().keys() | entries.keys())
+        super().write(entries)
 
 
 class Sequence(Room):

@@ -266,7 +266,7 @@ class Step:
         trace = made.planned.captured.trace
         read = [Kind(e.place, e.held, e.number) for e in trace.externals.values() if e.place is not None]
         carried = trace.carried
-        return [*carried.entries(), *entries_of(self._model, self._loss_fn)], carried.owns(), [*read, *carried.kinds()]
+        return [*carried.entries(), *entries_of(self._model, self._loss_fn, note.read)], carried.owns(), [*read, *carried.kinds()]
 
     def _forget_values(self, key: Any) -> None:
         """Warns, once for each name, of values that have changed, and drops plans for numbers that are gone: one may change in each step."""

@@ -48,6 +48,7 @@ from .moving import Record, Taken, Watch
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .lent import Lent, alias_of
 from .new_data import NewData, data_kept
+from .opened import Opened
 from .own_errors import raised_by_eager_mode
 from .step_numbers import Texts, put_before, unmarked
 from .reachable import Place
@@ -149,8 +150,8 @@ class _Shell(torch.nn.Module):
 class _Labels:
     """Notes on nodes, while they are made: the stack of modules, phase, and whose gradient."""
 
-    def __init__(self, model: torch.nn.Module, ended: Callable[[], None]) -> None:
-        self.ended = ended  # to be called when the user's code has its loss
+    def __init__(self, model: torch.nn.Module, ended: Callable[[], None], noting: Callable[[], contextlib.AbstractContextManager]) -> None:
+        self.ended, self.noting = ended, noting  # the first is to be called when the user's code has its loss, the second holds while it runs
         self.names = {id(module): name for name, module in model.named_modules()}
         self.stack: list[str] = []
         self.phase = FORWARD
@@ -298,7 +299,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
                 handle.remove()
             return loss.detach(), aux
 
-        with exchange.exchanged_for(model.module, tensors):  # checkpointing runs the forward pass again in the backward one
+        with labels.noting(), exchange.exchanged_for(model.module, tensors):  # checkpointing runs the forward pass again in the backward one
             return backward(shell.forward(batch))  # hooks of all modules are not for ours
 
     def step(*flat: torch.Tensor) -> list[Any]:
@@ -384,11 +385,11 @@ def _is_theirs(name: str) -> bool:
 
 def refusal(problem: Exception) -> Unsupported:
     """What the user's code or PyTorch raised while the step was traced, with the line where."""
-    place = user_place(problem)
+    place = isinstance(problem, Opened) and problem.line or user_place(problem)
     where = f"{place}: " if place else ""
     if isinstance(problem, frozen.DrawnOnce):
         return Unsupported(f"the step cannot be captured: {problem}")
-    if isinstance(problem, (AtOnce, NewData, Shown)):
+    if isinstance(problem, (AtOnce, NewData, Opened, Shown)):
         return Unsupported(f"{where}the step cannot be captured: {problem}")
     if isinstance(problem, Branch):
         return Unsupported(f"{problem}: the step cannot be captured: a decision on the contents of a tensor, which are not known before the "
@@ -437,7 +438,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
         _settle(shell, trace, inputs, options, note)
     except Unsupported as refused:
         ours = refused.__cause__ is None  # what is refused by name, and not for what tracing met
-        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, NewData, Settled, Shown)):
+        if ours or isinstance(refused.__cause__, (frozen.DrawnOnce, NewData, Opened, Settled, Shown)):
             raise refused from None
         again = _traced_again(shell, trace, batch, inputs, options, note)
         if not again or are_open(trace.module):
@@ -470,7 +471,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
     flat = [*(p.detach() for p in model.parameters.values()), *model.buffers.values(), *inputs]
 
     def attempt(decisions: Decisions) -> torch.fx.GraphModule:
-        labels = _Labels(model.module, decisions.ended)
+        labels = _Labels(model.module, decisions.ended, note.noting)
         sizes = Sizes([leaf() for leaf in trace.inputs] if not options.data_parallel else None)
         values, seen, texts = KnownValues(labels.after_op, sizes), [], Texts()  # the second: Externals, of the one run of `followed`
 
@@ -554,6 +555,7 @@ def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Te
     parts = batch if options.accumulate > 1 else [batch]
     try:
         with streams.unchanged(trace.model.device), torch.enable_grad():
+            note.read.blind = True
             shells = [dynamo.Retraced(shell, part) for part in parts]
         note.put_back()
         _trace_with(shells, trace, inputs, options, note)

@@ -31,8 +31,9 @@ from .barred import Barred, refusal_of
 from .entering import handlers_wait
 from .hooks import OF_ALL_MODULES
 from .insides import context_apart
+from .made_names import NOTED, Read
 from .reachable import Reachable
-from .rooms import MISSING, Room, State
+from .rooms import MISSING, Names, Room, State
 
 PLAIN = (int, float, bool, str, bytes, complex)
 SMALL = 4096  # bytes of a tensor whose contents are noted, too
@@ -165,7 +166,13 @@ class Note:
         self.tensors = [_Tensor(tensor) for tensor, _ in self.reachable.tensors.values()]
         self.streams = Streams()
         self.barred: Barred | None = None
+        self.read = Read()
         self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
+
+    def noting(self) -> contextlib.AbstractContextManager[None]:
+        """Within, what the user's code reads under names that it makes is noted in `read`."""
+        folders = {id(room.owner): room.owner for room in self.reachable.rooms if isinstance(room, Names) and not NOTED.isdisjoint(room.names)}
+        return self.read.noting(folders.values())
 
     def changes(self) -> list[Change]:
         """Entries of rooms that are no more what they were."""
