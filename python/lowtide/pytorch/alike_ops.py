@@ -7,10 +7,11 @@ fake kernel can look at, and what it makes is put together without a dispatch. P
 The key: the op; of each tensor its type, shape, strides, offset, device, whether it requires a gradient, and whether it is lazily conjugated or
 negated; of other arguments their type and value; of an op that writes which operands share memory; the default type and device, and inference mode.
 An entry says of each result that it is an operand, a view of the only tensor among the operands, or new. Entries hold for all traces of a
-process, as PyTorch's do; those of ops whose results lie as a row says (layouts.py) for the trace that had these rows.
+process, as PyTorch's do; those of ops whose results lie as a row says (layouts.py) for the trace that had these rows. Where no entry is there, but
+a rule says how the results lie (plain_ops.py), no fake kernel runs at all.
 
-Not remembered: ops that are not PyTorch's own, that look at sizes of storages or contents, or give other than tensors; results with a
-constant or a symbolic size, that share memory with each other, with one of several operands, or are not as they would be put together here.
+Not remembered: ops that are not PyTorch's own, that look at sizes of storages or contents, write a constant or work on constants alone, or give
+other than tensors; results with a constant or a symbolic size, that share memory with each other, with one of several operands, or are not as they would be put together here.
 Tests: tests/python/test_torch_alike_ops.py draws programs and holds traces with and without this against each other.
 """
 
@@ -23,12 +24,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._library.utils import is_builtin
 
+from . import plain_ops
+
 _META = torch.device("meta")
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _ABOUT_STORAGES = ("as_strided", "set_", "resize", "lift", "nonzero")
 MOST = 1 << 16  # entries that are kept
 UNKNOWN = object()
 _kept: dict[tuple, Any] = {}
+_rests: dict[torch.device, dict[str, Any]] = {}  # attributes of a plain fake tensor but its mode, as fake kernels were seen to give them
 
 
 class Unkeyed(Exception):
@@ -38,7 +42,7 @@ class Unkeyed(Exception):
 class _New(NamedTuple):
     """A result with memory of its own, or a view of the operand of this place."""
 
-    shape: torch.Size
+    shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
     dtype: torch.dtype
@@ -49,7 +53,7 @@ class _New(NamedTuple):
 
 def key_of_tensor(value: torch.Tensor) -> tuple:
     """What a fake kernel may look at of a tensor. Raises Unkeyed."""
-    if type(value) is not FakeTensor or value.constant is not None or value.real_tensor is not None or value.layout is not torch.strided:
+    if type(value) is not FakeTensor or value.real_tensor is not None or value.layout is not torch.strided:
         raise Unkeyed
     return (value.dtype, value.shape, value.stride(), value.storage_offset(), value._fake_device, value.requires_grad, value.is_conj(),
             value.is_neg())
@@ -107,16 +111,25 @@ class AlikeOps:
         with torch._C.DisableTorchFunction():
             key, tensors = self._key(func, args, kwargs)
             entry = made.get(key, UNKNOWN) if key is not None else None
+            if entry is UNKNOWN and made is _kept:
+                entry = self._told(func, args, kwargs, tensors)
+                self._remember(made, key, entry)
             if entry is not UNKNOWN and entry is not None:
                 with torch._C._DisableTorchDispatch():
                     return self._again(entry, tensors)
         out = func(*args, **kwargs)
         if key is not None and entry is UNKNOWN:
-            if len(made) >= MOST:
-                made.clear()
             with torch._C.DisableTorchFunction():
-                made[key] = self._entry(out, tensors)
+                self._remember(made, key, self._entry(out, tensors))
         return out, UNKNOWN
+
+    @staticmethod
+    def _remember(made: dict[tuple, Any], key: tuple, entry: Any) -> None:
+        if entry is UNKNOWN:
+            return
+        if len(made) >= MOST:
+            made.clear()
+        made[key] = entry
 
     def _key(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple | None, list[FakeTensor]]:
         tensors: list[FakeTensor] = []
@@ -128,6 +141,9 @@ class AlikeOps:
                 key.append(name)
                 _add(key, value, tensors)
             if not all(t.fake_mode is self.mode for t in tensors):
+                return None, tensors
+            constant = [t.constant is not None for t in tensors]
+            if any(constant) and (all(constant) or _writes(func)):
                 return None, tensors
         except Unkeyed:
             return None, tensors
@@ -156,7 +172,7 @@ class AlikeOps:
         for place, tensor in enumerate(tensors):
             if tensor is out:
                 return place
-        if type(out) is not FakeTensor or out._has_symbolic_sizes_strides or out.requires_grad:
+        if type(out) is not FakeTensor or out._has_symbolic_sizes_strides or out.requires_grad or out.constant is not None:
             return None
         try:
             dtype, shape, stride, offset, device, _, conjugated, negated = key_of_tensor(out)
@@ -170,7 +186,26 @@ class AlikeOps:
         entry = _New(shape, stride, offset, dtype, device, rest, sharing[0] if sharing else None)
         with torch._C._DisableTorchDispatch():
             made, _ = self._put_together(entry, tensors)
-        return entry if _is_as(made, out) else None
+        if not _is_as(made, out):
+            return None
+        _rests.setdefault(device, rest)
+        return entry
+
+    @staticmethod
+    def _told(func: Any, args: tuple, kwargs: dict[str, Any], tensors: list[FakeTensor]) -> Any:
+        """An entry by a rule; UNKNOWN where none says it."""
+        rest = _rests.get(plain_ops.DEVICE)
+        if rest is None or func not in plain_ops.RULES:
+            return UNKNOWN
+        with torch._C._DisableTorchDispatch():
+            told = plain_ops.told(func, args, kwargs, tensors)
+        if told is None or type(told) is int:
+            return UNKNOWN if told is None else told
+
+        def entry(lies: plain_ops.Lies) -> _New:
+            return _New(lies.shape, lies.stride, lies.offset, lies.dtype, plain_ops.DEVICE, rest, lies.of)
+
+        return entry(told) if type(told) is plain_ops.Lies else type(told)(map(entry, told))
 
     # ---- what is put together
 

@@ -6,6 +6,7 @@
                     handler raises, and what a handler allocates is not taken for the step's (planned_addresses.h)
     capturing       one thread at a time captures, and handlers are no part of what is traced; what they raise comes out as it is
     rehearsing      the same of a rehearsal
+    collector_waits Python's collector of cycles, which would walk all objects of the process several times while nodes are made, goes on behind it
 
 The first two cost some microseconds a step. Handlers are looked up by CPython's own functions, as those of `signal` make an
 enumeration of every answer, which takes twenty times as long. Tests: tests/python/test_torch_owns.py.
@@ -14,6 +15,7 @@ enumeration of every answer, which takes twenty times as long. Tests: tests/pyth
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -107,6 +109,19 @@ def rehearsing() -> Iterator[None]:
     What a signal handler raises meanwhile comes out as it is."""
     with CAPTURE.lock, _handlers_come_out(tuple):
         yield
+
+
+@contextlib.contextmanager
+def collector_waits() -> Iterator[None]:
+    """Not around kernels that are measured: what a finalizer frees there belongs to another moment of the step."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextlib.contextmanager

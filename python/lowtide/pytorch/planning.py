@@ -23,6 +23,7 @@ from . import convolutions, layouts, parts, ranks, samples
 from .addresses import Allocator, allocator
 from .calls import Program, read_calls
 from .devices import CPU, Cpu, Cuda, device_of
+from .entering import collector_waits
 from .graph_text import GraphText, write_graph
 from .kept import kept_bytes
 from .masks import keep_masks_as_bytes
@@ -99,9 +100,10 @@ def _traced(tensors: Model, updates: Updates, loss_fn: Callable, batch: Any, opt
 
 def as_units(trace: Trace, updates: Updates, count: int) -> Captured:
     """The traced step, the largest values in `count` parts, if they can be."""
-    program = read_calls(trace)
-    done = parts.cut(program, count, 1 + trace.aux_count) if count > 1 else 0
-    return _captured(trace, updates, program, count if done else 1)
+    with collector_waits():
+        program = read_calls(trace)
+        done = parts.cut(program, count, 1 + trace.aux_count) if count > 1 else 0
+        return _captured(trace, updates, program, count if done else 1)
 
 
 def by_samples(trace: Trace, updates: Updates, labels: str) -> Captured:

@@ -6,7 +6,7 @@ need none of that: a functional or in-place kernel on traced tensors and plain n
 fake tensors and notes the same node, with the same name, operands and value (`meta["val"]`) as PyTorch's mode would. It
 declines, before anything has run, where anything is out of the ordinary; the caller then takes PyTorch's way.
 
-Declined: ops that PyTorch would take apart, ops on constants or on tensors that the trace has not seen, symbolic numbers
+Declined: ops that PyTorch would take apart, ops on constants alone or that write where one is, ops on tensors that the trace has not seen, symbolic numbers
 among the arguments, ops that look into tensors or change the geometry of one. What is made with symbolic sizes, or is
 neither tensor nor number, is noted by PyTorch's own function. tests/python/test_torch_recorded.py holds both ways against each other.
 """
@@ -80,10 +80,13 @@ def record(func: Any, args: tuple, kwargs: dict[str, Any], alike: AlikeOps) -> A
     if _is_composite(func) and autograd_would_have_decomposed(func, tensors_among((*args, *kwargs.values()))):
         return DECLINED
     tracer = mode.tracer
+    constant: list[bool] = []
     try:
-        operands = _operands(args, tracer.tensor_tracker)
-        named = {name: _operands(value, tracer.tensor_tracker) for name, value in kwargs.items()}
+        operands = _operands(args, tracer.tensor_tracker, constant)
+        named = {name: _operands(value, tracer.tensor_tracker, constant) for name, value in kwargs.items()}
     except _Unusual:
+        return DECLINED
+    if True in constant and (all(constant) or func._schema.is_mutable):
         return DECLINED
     name = _word(tracer.graph, func.overloadpacket.__name__)
     node = tracer.graph.create_node("call_function", func, operands, named, name=name)
@@ -99,18 +102,19 @@ def record(func: Any, args: tuple, kwargs: dict[str, Any], alike: AlikeOps) -> A
     return out
 
 
-def _operands(value: Any, tracked: Any) -> Any:  # recursion: as deep as the lists of an op's schema
-    """The argument with nodes in the place of tensors. Raises _Unusual."""
+def _operands(value: Any, tracked: Any, constant: list[bool]) -> Any:  # recursion: as deep as the lists of an op's schema
+    """The argument with nodes in the place of tensors; `constant` grows by whether each is one. Raises _Unusual."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if kind is FakeTensor or kind is torch.nn.Parameter or kind is torch.Tensor:
         found = tracked.get(value)
-        if found is None or found.constant is not None:
+        if found is None:
             raise _Unusual
+        constant.append(found.constant is not None)
         return found.proxy.node
     if kind is list or kind is tuple or kind is torch.Size:
-        made = [_operands(entry, tracked) for entry in value]
+        made = [_operands(entry, tracked, constant) for entry in value]
         return made if kind is list else tuple(made)
     raise _Unusual
 

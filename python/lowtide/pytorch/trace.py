@@ -41,6 +41,7 @@ from .devices import CPU, Cpu, Cuda, device_of
 from .counted_norms import counted
 from .externals import External, Externals, Shown
 from .decisions import AtOnce, Branch, Decisions, asked_of, decided, settle
+from .entering import collector_waits
 from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
@@ -510,7 +511,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
                 torch.set_autocast_cache_enabled(before)
 
         try:
-            with (behind, labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
+            with (behind, collector_waits(), labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
                   counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(), observers.traced(),
                   streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext(),
