@@ -24,30 +24,36 @@ from . import this_thread
 
 
 class Accumulated:
-    """The gradients of leaves that stand for parameters."""
+    """The gradients of leaves that stand for parameters. Neither a leaf's hook nor that of its node knows this object, which knows the nodes: the
+    garbage collector does not see through autograd's nodes, and a ring of all three would live for ever."""
 
     def __init__(self, leaves: Iterable[torch.Tensor]) -> None:
         self.nodes: list[Any] = []  # a leaf does not keep its own
-        self.before: dict[int, torch.Tensor | None] = {}  # by the leaf's id: what was there
+        before: dict[int, torch.Tensor | None] = {}  # by the leaf's id: what was there
         for leaf in leaves:
             node = torch.autograd.graph.get_gradient_edge(leaf).node
-            node.register_prehook(self.putting_away(leaf))
-            leaf.register_post_accumulate_grad_hook(self.adding)
+            node.register_prehook(_putting_away(leaf, before))
+            leaf.register_post_accumulate_grad_hook(_adding(before))
             self.nodes.append(node)
-
-    def putting_away(self, leaf: torch.Tensor) -> Callable[[Any], None]:
-        def begin(_: Any) -> None:
-            self.before[id(leaf)], leaf.grad = leaf.grad, None
-
-        return begin
-
-    def adding(self, leaf: torch.Tensor) -> None:
-        before = self.before.pop(id(leaf), None)
-        if before is not None:
-            leaf.grad = before if leaf.grad is None else before + leaf.grad
 
     def of(self, leaves: Iterable[torch.Tensor]) -> list[torch.Tensor | None]:
         return [leaf.grad for leaf in leaves]
+
+
+def _putting_away(leaf: torch.Tensor, before: dict[int, torch.Tensor | None]) -> Callable[[Any], None]:
+    def begin(_: Any) -> None:
+        before[id(leaf)], leaf.grad = leaf.grad, None
+
+    return begin
+
+
+def _adding(held: dict[int, torch.Tensor | None]) -> Callable[[torch.Tensor], None]:
+    def add(leaf: torch.Tensor) -> None:
+        before = held.pop(id(leaf), None)
+        if before is not None:
+            leaf.grad = before if leaf.grad is None else before + leaf.grad
+
+    return add
 
 
 def _nothing(gradients: Any) -> tuple[None, ...]:
