@@ -1,8 +1,16 @@
 """Tensors and numbers of the traced step, wherever the user's code puts them: made again in each step, put back, or refused by name, and never left."""
 
+import collections
 import functools
 import gc
 import itertools
+import logging
+import logging.handlers
+import sys
+import threading
+import types
+import unittest.mock
+from concurrent.futures import Future
 
 import pytest
 from torch_models import torch
@@ -16,19 +24,6 @@ def small():
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     return model, torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(2, 4)
-
-
-def fakes_in(*held):
-    """Tensors without contents in what is held, some containers deep."""
-    from torch._subclasses.fake_tensor import FakeTensor  # noqa: PLC0415: torch may be absent
-
-    level, found, seen = list(held), [], set()
-    for _ in range(6):
-        level = [inner for outer in level for inner in gc.get_referents(outer) if id(inner) not in seen and not isinstance(inner, (type, torch.nn.Module))]
-        seen |= set(map(id, level))
-        found += [inner for inner in level if isinstance(inner, FakeTensor)]
-        level = [inner for inner in level if not isinstance(inner, torch.Tensor)]
-    return found
 
 
 def raised(y):
@@ -65,3 +60,127 @@ def test_an_object_that_holds_something_of_the_step_is_refused_by_name(kind):
     with pytest.raises(lowtide.Unsupported, match=r"'kept\[0\]' is a \w+ that holds (tensors|numbers) of the step"):
         lowtide.compile_step(model, loss_fn, optimizer, batch, rehearse=False)
     assert not kept
+
+
+def step_and_eager(put, taken, steps=2):
+    """What `taken()` gives behind each planned step, and behind each of eager mode's."""
+    def loss_fn(model, batch):
+        y = model(batch)
+        put(model, y.detach())
+        return y.square().mean()
+
+    found = []
+    model, optimizer, batch = small()
+    step = lowtide.compile_step(model, loss_fn, optimizer, batch, rehearse=False)
+    for _ in range(steps):
+        step(batch)
+        found.append(taken().clone())
+    model, optimizer, batch = small()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_fn(model, batch).backward()
+        optimizer.step()
+        assert torch.equal(found.pop(0), taken())
+
+
+THREADS, MADE, MOCK, RESULT = threading.local(), types.ModuleType("made_for_a_test"), unittest.mock.Mock(), Future()
+MADE.__file__ = __file__
+
+
+class Apart(threading.local):
+    def __init__(self):
+        self.last = None
+
+
+APART = Apart()
+
+
+def set_of_made(model, y):
+    sys.modules["made_for_a_test"].last = y
+
+
+PLACES = {"thread": (lambda model, y: setattr(THREADS, "last", y), lambda: THREADS.last), "apart": (lambda model, y: setattr(APART, "last", y), lambda: APART.last),
+          "module": (set_of_made, lambda: MADE.last)}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_threads_have_apart_and_modules_by_name_are_written_in_each_step(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "made_for_a_test", MADE)
+    for holder in (THREADS, MADE):
+        vars(holder).pop("last", None)
+    step_and_eager(*PLACES[kind])
+
+
+@pytest.mark.parametrize(("put", "name"), [(lambda y: MOCK(y), r"'MOCK\._mock"), (lambda y: MOCK.method(y, key=1), r"'MOCK\._mock"), (lambda y: RESULT.set_result(y), "'RESULT' is changed")])
+def test_mocks_and_futures_are_refused_by_name_and_put_back(put, name):
+    def loss_fn(model, batch):
+        y = model(batch)
+        put(y)
+        return y.square().mean()
+
+    model, optimizer, batch = small()
+    with pytest.raises(lowtide.Unsupported, match=name):
+        lowtide.compile_step(model, loss_fn, optimizer, batch, rehearse=False)
+    assert not MOCK.called and not MOCK.mock_calls and not MOCK.call_args_list and not RESULT.done()
+
+
+class Lines(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = collections.deque(["before"])
+
+    def emit(self, record):
+        self.lines.append(self.format(record))
+
+
+@pytest.mark.parametrize("handler", [logging.handlers.MemoryHandler(100), Lines()])
+def test_handlers_keep_no_record_of_a_capture(handler):
+    log = logging.getLogger("of a test")
+    log.addHandler(handler)
+    held = handler.buffer if hasattr(handler, "buffer") else handler.lines
+    before = list(held)
+
+    def loss_fn(model, batch):
+        y = model(batch)
+        log.warning("seen %s of %s", y.mean().item(), y)
+        return y.square().mean()
+
+    model, optimizer, batch = small()
+    try:
+        step = lowtide.compile_step(model, loss_fn, optimizer, batch, rehearse=False)
+        step(batch)
+        assert list(held) == before
+    finally:
+        log.removeHandler(handler)
+
+
+FAR = [(lambda y: setattr(torch, "put_by_a_test", y), "torch.put_by_a_test", lambda: not hasattr(torch, "put_by_a_test")),
+       (lambda y: setattr(nn.Tanh, "put_by_a_test", y), "Tanh.put_by_a_test", lambda: not hasattr(nn.Tanh, "put_by_a_test")),
+       (lambda y: logging.getLogger("far of a test").__dict__.update(put=[y]), "Logger", lambda: not logging.getLogger("far of a test").put),
+       (lambda y: sys.modules["unittest.mock"].__dict__.update(put={1: (y,)}), "unittest.mock", lambda: not sys.modules["unittest.mock"].put[1])]
+
+
+@pytest.mark.parametrize(("put", "name", "is_gone"), FAR, ids=[name for _, name, _ in FAR])
+def test_a_tensor_where_no_walk_comes_is_taken_out_and_refused(put, name, is_gone):
+    def loss_fn(model, batch):
+        y = model(batch)
+        put(y)
+        return y.square().mean()
+
+    model, optimizer, batch = small()
+    with pytest.raises(lowtide.Unsupported, match=f"loss_fn leaves a tensor in (a )?{name}"):
+        lowtide.plan(model, loss_fn, optimizer, batch)
+    assert is_gone()
+    sys.modules["unittest.mock"].__dict__.pop("put", None)
+
+
+def test_captures_leave_no_tensor_alive():
+    from torch._subclasses.fake_tensor import FakeTensor  # noqa: PLC0415: torch may be absent
+
+    model, optimizer, batch = small()
+    gc.collect()
+    before = sum(type(found) is FakeTensor for found in gc.get_referrers(FakeTensor))
+    for _ in range(2):
+        lowtide.plan(model, lambda model, batch: model(batch).square().mean(), optimizer, batch)
+    gc.collect()
+    assert sum(type(found) is FakeTensor for found in gc.get_referrers(FakeTensor)) == before

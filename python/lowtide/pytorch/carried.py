@@ -301,8 +301,8 @@ class Finder:
 
     def take(self, change: Change) -> None:
         if isinstance(change.room, State):
-            raise Unsupported(f"'{change.name}' is changed by the forward pass: contents of arrays and states of generators are not those "
-                              "of a step; a tensor in its place is read and written in each step")
+            raise Unsupported(f"'{change.name}' is changed by the forward pass: contents of arrays, results of futures and states of generators are "
+                              "not those of a step; a tensor in its place is read and written in each step")
         self.carried.writes.append(self.write(change.room, change.key, change.before, change.after))
 
     def write(self, room: Room, key: Any, before: Any, after: Any) -> Write:

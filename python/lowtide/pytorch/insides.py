@@ -2,7 +2,7 @@
 
 A walk over Python's objects (reachable.py) does not see the contents of an array or how far an iterator is. Each such object is one of three:
 
-    a room (State)   generators of random numbers, context variables, the environment, and arrays of numpy, `array` and ctypes, as long as all their contents
+    a room (State)   generators of random numbers, context variables, the environment, results of futures, and arrays of numpy, `array` and ctypes, as long as all their contents
                      together take no more than COPIED bytes: these are copied, compared and put back
     read only        arrays of numpy beyond that: nobody writes into them while the step is traced (their own flag says so)
     barred           iterators, generators, queues, files, other arrays beyond that: an object stands in their place that refuses by name when
@@ -14,6 +14,7 @@ What is none of these has attributes of Python's, or nothing that could be known
 from __future__ import annotations
 
 import array
+import concurrent.futures
 import contextlib
 import contextvars
 import ctypes
@@ -37,6 +38,7 @@ _C_DATA = tuple(base for base in ctypes.Array.__mro__ if base.__name__ == "_CDat
 _BUFFERS = (bytearray, array.array, memoryview, mmap.mmap, *_C_DATA)
 _OF_COMPILERS = ("TORCH", "TRITON") if os.name == "nt" else (b"TORCH", b"TRITON")
 _FUNCTIONS_OF_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
+_OF_FUTURES = ("_state", "_result", "_exception")
 _RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
@@ -81,6 +83,8 @@ class Insides:
             return State(owner, path, lambda g: repr(g.state), _rewind(owner.state))
         if issubclass(kind, _BUFFERS):
             return self.buffer(thing, kind, path)
+        if issubclass(kind, concurrent.futures.Future):
+            return State(thing, path, lambda future: tuple(map(vars(future).get, _OF_FUTURES)), lambda future, state: vars(future).update(zip(_OF_FUTURES, state)))
         return BARRED if _is_barred(thing, kind) else None
 
     def array(self, thing: Any, path: str) -> Any:

@@ -37,7 +37,7 @@ import torch
 from .barred import StandIn
 from .insides import BARRED, READ_ONLY, Insides
 from .made_names import IMPORTING, in_patterns, in_texts
-from .rooms import (MISSING, Cell, ClassCode, ClassData, Dictionary, Globals, Names, Place, Room, Scripted, Sequence, Set, Slots, State, Weak,  # noqa: F401
+from .rooms import (MISSING, Cell, ClassCode, ClassData, Dictionary, Globals, Local, Names, Place, Room, Scripted, Sequence, Set, Slots, State, Weak,  # noqa: F401
                     slots_of)
 
 LARGE = 10_000  # entries of a container
@@ -234,13 +234,15 @@ class Reachable:
         if kind is types.MappingProxyType:  # what it shows
             for shown in gc.get_referents(thing):
                 self.later(shown, path)
-        if kind.__module__.split(".")[0] in _SYSTEM or issubclass(kind, (enum.Enum, BaseException)):
+        if _is_of_system(kind) or issubclass(kind, (enum.Enum, BaseException)):
             return
         if kind.__name__ == "OrderedDictWrapper" and kind.__module__ == "torch.jit._script":
             self.add(Scripted(thing, path))
             return
         found = attributes_of(thing)
-        if found is not None:
+        if issubclass(kind, threading.local):
+            self.add(Local(thing, attributes_of, path))
+        elif found is not None:
             self.add(Dictionary(found, path, of_object=True, of_package=kind.__module__.startswith(("torch._ops", "torch._library"))))
         if slots_of(kind):
             self.add(Slots(thing, path))
@@ -313,6 +315,11 @@ def modules_named(function: types.FunctionType, names: frozenset[str]) -> Iterat
         found = sys.modules.get(name)
         if type(found) is types.ModuleType and not is_packaged(found):
             yield found
+
+
+def _is_of_system(kind: type) -> bool:
+    """Whether its objects are walked past. What threads have apart and mocks note are plain attributes."""
+    return kind.__module__.split(".")[0] in _SYSTEM and kind is not threading.local and kind.__module__ != "unittest.mock"
 
 
 def _functions_of(kind: type) -> Iterator[types.FunctionType]:

@@ -57,7 +57,7 @@ class Dictionary(Room):
 
     def __init__(self, owner: Any, path: str, of_object: bool = False, of_package: bool = False) -> None:
         self.of_object = of_object
-        self.kind = collections.OrderedDict if isinstance(owner, collections.OrderedDict) else dict
+        self.kind: Any = collections.OrderedDict if isinstance(owner, collections.OrderedDict) else dict
         super().__init__(owner, path, of_package)
 
     def read(self) -> dict[Any, Any]:
@@ -96,6 +96,22 @@ class Weak(Dictionary):
             return not isinstance(thing, weakref.ref) or thing() is not None
 
         super().write({key: value for key, value in entries.items() if is_there(key) and is_there(value)})
+
+
+class Local(Dictionary):
+    """The attributes of a threading.local, as the thread that asks has them."""
+
+    def __init__(self, local: Any, attributes_of: Callable[[Any], dict[str, Any]], path: str) -> None:
+        self.local, self.attributes_of = local, attributes_of
+        super().__init__(None, path, of_object=True)
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        return self.attributes_of(self.local)
+
+    @owner.setter
+    def owner(self, _: Any) -> None:
+        pass
 
 
 class Names(Dictionary):

@@ -83,9 +83,9 @@ def put_before(places: list[Place], found: list[External], fake_mode: FakeTensor
 
 # ---- texts
 
-_MARK = "\u2063"  # seen by nobody
+MARK = "\u2063"  # seen by nobody
 _DIGITS = "\u200b\u200c"
-_MARKED = re.compile(f"{_MARK}(?:([{_DIGITS}]+){_MARK})?")
+_MARKED = re.compile(f"{MARK}(?:([{_DIGITS}]+){MARK})?")
 _FOLDER = os.path.dirname(torch.__file__) + os.sep
 _SAYING = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *(
     _FOLDER + name for name in ("_tensor.py", "__init__.py", os.path.join("nn", "parameter.py"))))
@@ -105,7 +105,7 @@ class Texts:
             return text  # PyTorch writes its own code
         self.places.append((frame.f_code.co_filename, frame.f_lineno))
         digits = "".join(_DIGITS[int(digit)] for digit in f"{len(self.places) - 1:b}")
-        return f"{text}{_MARK}{digits}{_MARK}"
+        return f"{text}{MARK}{digits}{MARK}"
 
     def exchanges(self) -> list[tuple[Any, str, Callable]]:
         """As this_thread.exchanged takes them."""

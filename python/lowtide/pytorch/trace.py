@@ -46,6 +46,7 @@ from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .moving import Record, Taken, Watch
+from .left_behind import empty_caches_of_fakes
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .lent import Lent, alias_of
 from .new_data import NewData, data_kept
@@ -54,7 +55,7 @@ from .own_errors import raised_by_eager_mode
 from .step_numbers import Texts, put_before, unmarked
 from .reachable import Place
 from .settling import Settled, settle_kept
-from .untouched import Note, empty_caches_of_fakes
+from .untouched import Note
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -450,6 +451,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
                 raise raised_by_eager_mode(refused.__cause__, loss_fn, model.module, parts, note, user_place) or refused from None
             note.refuse_used()
             _settle(shell, trace, inputs, numbers, note)
+    note.left.check(trace.module, [*(e.fake for e in trace.externals.values()), *(change.after for change in note.touched.values())])
     _spread_places(trace)
     return trace
 
@@ -494,6 +496,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
             externals = Externals(note.reachable, flat[0].fake_mode)
             seen.append(externals)
+            note.left.modes.append(flat[0].fake_mode)
             formulas = real_formulas() if options.real_formulas else fake_kernels()
             decisions.sources = lambda node: source_of(node, model, externals.found)
             decisions.whole = sizes.number if options.numbers else decisions.whole
@@ -545,7 +548,9 @@ def _settle(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Op
         _trace_with([shell], into, inputs, options, note, entering)
 
     def new() -> tuple[Trace, Note]:
-        return Trace(None, trace.model, trace.trained, trace.batch_spec, inputs=trace.inputs, numbers=trace.numbers), Note(trace.model.module, shell._loss_fn)
+        behind = Note(trace.model.module, shell._loss_fn)
+        behind.left = note.left
+        return Trace(None, trace.model, trace.trained, trace.batch_spec, inputs=trace.inputs, numbers=trace.numbers), behind
 
     settle_kept(trace, note, run, new)
 

@@ -15,15 +15,12 @@ Tests: tests/python/test_torch_untouched.py.
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import random
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from ..errors import Usage
@@ -31,6 +28,8 @@ from .barred import Barred, refusal_of
 from .entering import handlers_wait
 from .hooks import OF_ALL_MODULES
 from .insides import context_apart
+from .left_behind import Left, empty_caches_of_fakes
+from .log_records import Logs
 from .made_names import NOTED, Read
 from .reachable import Reachable
 from .rooms import MISSING, Names, Room, State
@@ -130,27 +129,6 @@ class Streams:
             sys.modules["numpy"].random.set_state(self.numpy)
 
 
-def empty_caches_of_fakes() -> None:
-    """Empties caches of functools.lru_cache that hold tensors without contents. Nobody can take one entry out of such a cache, and what it
-    had before is made anew when it is asked for. Those of PyTorch and its libraries are its own."""
-    kind = functools._lru_cache_wrapper  # an object refers to its type; get_referrers looks in C, twice as fast as a loop here
-    for cache in [thing for thing in gc.get_referrers(kind) if type(thing) is kind]:
-        if not (cache.__module__ or "").startswith(("torch", "sympy", "lowtide")) and cache.cache_info().currsize and _has_fakes(cache):
-            cache.cache_clear()
-
-
-def _has_fakes(thing: Any) -> bool:
-    """Whether a fake tensor lies in it, some containers deep."""
-    level, seen = [thing], set()
-    for _ in range(5):
-        level = [inner for outer in level for inner in gc.get_referents(outer) if id(inner) not in seen
-                 and (isinstance(inner, FakeTensor) or type(inner) in (tuple, list, dict) or type(inner).__name__ == "_lru_list_elem")]
-        seen |= set(map(id, level))
-        if any(isinstance(inner, FakeTensor) for inner in level):
-            return True
-    return False
-
-
 class Note:
     """What can be reached from a model, a loss function and an optimizer, as it is now."""
 
@@ -165,6 +143,7 @@ class Note:
                             "optimizer, before the step is compiled")
         self.tensors = [_Tensor(tensor) for tensor, _ in self.reachable.tensors.values()]
         self.streams = Streams()
+        self.logs, self.left = Logs(), Left()
         self.barred: Barred | None = None
         self.read = Read()
         self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
@@ -188,6 +167,7 @@ class Note:
         for tensor in self.tensors:
             tensor.put_back()
         self.streams.put_back()
+        self.logs.put_back()
 
     def bar(self) -> None:
         """Keeps what nobody could put back from the user's code. Raises Unsupported for what is handed to loss_fn with each call."""
@@ -242,5 +222,6 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
             if note.barred is not None:
                 note.barred.open()
             note.put_back()
-            empty_caches_of_fakes()
+            if not note.left.clean:
+                empty_caches_of_fakes()
     note.refuse_used()

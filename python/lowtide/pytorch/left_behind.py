@@ -1,0 +1,149 @@
+"""Tensors without contents that a traced step has left somewhere that no walk over the user's objects comes to.
+
+What can be reached is put back (untouched.py). Beside that the user's code may put a tensor anywhere: on a package's module, into an object of
+C, into a cache in a package's closure. All tensors of the trace that still live are known to the garbage collector; those that the graph does
+not hold are looked up by what refers to them, up to the first place that can be written and is neither PyTorch's nor ours. There the tensor is taken out,
+and the step is refused with that place's name, as no step would put it there again.
+
+Its cost is one pass of the collector over all objects, some 30 ms; where something is left, a collection, and a pass for each level up to its holder.
+A cache of functools has no place that can be written: it is emptied, as it makes anew what is asked for.
+Tests: tests/python/test_torch_left_behind.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from ..errors import Unsupported
+from .reachable import attributes_of
+
+LEVELS = 8  # from a tensor up to what holds it
+_OURS = ("torch.fx", "torch._", "torch.autograd", "torch.utils", "lowtide", "sympy", "weakref", "_weakref")  # whose objects hold tensors of a trace for a while
+_CONTAINERS = (dict, list, set, frozenset, tuple, collections.deque)
+
+
+class Left:
+    """The tensors of some traces. `modes`: those that the traces made them in."""
+
+    def __init__(self) -> None:
+        self.modes: list[FakeTensorMode] = []
+        self.clean = False  # none is anywhere
+
+    def check(self, module: torch.fx.GraphModule, known: Iterable[Any]) -> None:
+        """Raises Unsupported where one of them is left, and takes it out. `known`: what else holds some of them for us."""
+        mine = {id(leaf) for leaf in pytree.tree_leaves([*(node.meta.get("val") for node in module.graph.nodes), *known])}
+        self.clean = not self.alive(mine)
+        if self.clean:
+            return
+        empty_caches_of_fakes()
+        gc.collect()
+        for tensor in self.alive(mine):
+            place = _taken_out(tensor)
+            if place:
+                raise Unsupported(f"the step cannot be captured: loss_fn leaves a tensor in {place}, and no planned step puts it there again; as an attribute "
+                                  "of the model, or in a list or dict that loss_fn names, it is put there in each step")
+
+    def alive(self, mine: set[int]) -> list[torch.Tensor]:
+        return [found for found in gc.get_referrers(FakeTensor) if type(found) is FakeTensor and id(found) not in mine
+                and any(found.fake_mode is mode for mode in self.modes)]
+
+
+def _taken_out(tensor: torch.Tensor) -> str:
+    """The name of the place that held it; "" where nobody holds it but PyTorch and we do."""
+    chain = _holders(tensor)
+    if not chain:
+        return ""
+    root, where = chain[-1], None
+    for held, holder, outer in zip([tensor, *chain], chain, [*chain[1:], None], strict=False):
+        where = _drop(outer if isinstance(outer, type) and isinstance(holder, dict) else holder, held)
+        if where is not None:
+            break
+    name = getattr(root, "__qualname__", None) or getattr(root, "__name__", None)
+    return f"{name if isinstance(name, str) else f'a {type(root).__qualname__}'}{where or ''}"
+
+
+def _holders(tensor: torch.Tensor) -> list[Any]:
+    """What holds it, one in the other, up to an object that is no container; [] where that is PyTorch's, ours, or too far."""
+    level: list[Any] = [tensor]
+    inner: dict[int, Any] = {id(tensor): None}
+    for _ in range(LEVELS):
+        found = [holder for holder in gc.get_referrers(*level) if id(holder) not in inner and holder is not level and holder is not inner
+                 and not isinstance(holder, types.FrameType) and not _is_ours(holder)]
+        for holder in found:
+            inner[id(holder)] = next((held for held in level if any(one is held for one in gc.get_referents(holder))), None)
+        for holder in found:
+            if _is_root(holder):
+                chain = [holder]
+                while (held := inner[id(chain[-1])]) is not None and held is not tensor:
+                    chain.append(held)
+                return chain[::-1]
+        level = found
+        if not level:
+            break
+    return []
+
+
+def _is_ours(thing: Any) -> bool:
+    module = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing if isinstance(thing, (type, types.FunctionType)) else type(thing), "__module__", None)
+    return isinstance(thing, Left) or isinstance(module, str) and module.startswith(_OURS)
+
+
+def _is_root(thing: Any) -> bool:
+    return isinstance(thing, (types.ModuleType, type, types.FunctionType)) or not isinstance(thing, _CONTAINERS) and type(thing).__module__ != "builtins"
+
+
+def _drop(holder: Any, held: Any) -> str | None:
+    """Takes something out of what holds it: under which name it lay there, if under any; None where it cannot be taken out."""
+    if isinstance(holder, set):
+        set.discard(holder, held)
+        return ""
+    if isinstance(holder, (list, collections.deque)):
+        for place in [k for k, value in enumerate(holder) if value is held][::-1]:
+            del holder[place]
+        return ""
+    if isinstance(holder, types.CellType):
+        holder.cell_contents = None
+        return ""
+    if isinstance(holder, type):
+        places = [key for key, value in vars(holder).items() if value is held]
+        for key in places:
+            type.__delattr__(holder, key)
+        return f".{places[0]}" if places else None
+    entries = holder if isinstance(holder, dict) else attributes_of(holder)
+    places = [key for key, value in dict.items(entries) if value is held] if isinstance(entries, dict) else []
+    for key in places:
+        if "__builtins__" in entries or "__spec__" in entries:  # names of a module
+            del entries[key]
+        else:
+            entries[key] = None
+    return None if not places else f".{places[0]}" if isinstance(places[0], str) else ""
+
+
+def empty_caches_of_fakes() -> None:
+    """Empties caches of functools.lru_cache that hold tensors without contents. Nobody can take one entry out of such a cache, and what it
+    had before is made anew when it is asked for. Those of PyTorch and its libraries are its own."""
+    kind = functools._lru_cache_wrapper  # an object refers to its type; get_referrers looks in C, twice as fast as a loop here
+    for cache in [thing for thing in gc.get_referrers(kind) if type(thing) is kind]:
+        if not (cache.__module__ or "").startswith(("torch", "sympy", "lowtide")) and cache.cache_info().currsize and _has_fakes(cache):
+            cache.cache_clear()
+
+
+def _has_fakes(thing: Any) -> bool:
+    """Whether a fake tensor lies in it, some containers deep."""
+    level, seen = [thing], set()
+    for _ in range(5):
+        level = [inner for outer in level for inner in gc.get_referents(outer) if id(inner) not in seen
+                 and (isinstance(inner, FakeTensor) or type(inner) in (tuple, list, dict) or type(inner).__name__ == "_lru_list_elem")]
+        seen |= set(map(id, level))
+        if any(isinstance(inner, FakeTensor) for inner in level):
+            return True
+    return False
