@@ -64,11 +64,12 @@ def _taken_out(tensor: torch.Tensor) -> str:
         return ""
     root, where = chain[-1], None
     for held, holder, outer in zip([tensor, *chain], chain, [*chain[1:], None], strict=False):
-        where = _drop(outer if isinstance(outer, type) and isinstance(holder, dict) else holder, held)
+        where = _drop(outer if issubclass(type(outer), type) and type(holder) is dict else holder, held)
         if where is not None:
             break
-    name = getattr(root, "__qualname__", None) or getattr(root, "__name__", None)
-    return f"{name if isinstance(name, str) else f'a {type(root).__qualname__}'}{where or ''}"
+    named = issubclass(type(root), (types.ModuleType, type, types.FunctionType))
+    name = getattr(root, "__qualname__", None) or root.__name__ if named else f"a {type(root).__qualname__}"
+    return f"{name}{where or ''}"
 
 
 def _holders(tensor: torch.Tensor) -> list[Any]:
@@ -77,7 +78,7 @@ def _holders(tensor: torch.Tensor) -> list[Any]:
     inner: dict[int, Any] = {id(tensor): None}
     for _ in range(LEVELS):
         found = [holder for holder in gc.get_referrers(*level) if id(holder) not in inner and holder is not level and holder is not inner
-                 and not isinstance(holder, types.FrameType) and not _is_ours(holder)]
+                 and type(holder) is not types.FrameType and not _is_ours(holder)]
         for holder in found:
             inner[id(holder)] = next((held for held in level if any(one is held for one in gc.get_referents(holder))), None)
         for holder in found:
@@ -93,32 +94,33 @@ def _holders(tensor: torch.Tensor) -> list[Any]:
 
 
 def _is_ours(thing: Any) -> bool:
-    module = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing if isinstance(thing, (type, types.FunctionType)) else type(thing), "__module__", None)
-    return isinstance(thing, Left) or isinstance(module, str) and module.startswith(_OURS)
+    kind = type(thing)
+    module = thing.__name__ if kind is types.ModuleType else (thing if issubclass(kind, (type, types.FunctionType)) else kind).__module__
+    return kind is Left or isinstance(module, str) and module.startswith(_OURS)
 
 
 def _is_root(thing: Any) -> bool:
-    return isinstance(thing, (types.ModuleType, type, types.FunctionType)) or not isinstance(thing, _CONTAINERS) and type(thing).__module__ != "builtins"
+    return issubclass(type(thing), (types.ModuleType, type, types.FunctionType)) or not issubclass(type(thing), _CONTAINERS) and type(thing).__module__ != "builtins"
 
 
 def _drop(holder: Any, held: Any) -> str | None:
     """Takes something out of what holds it: under which name it lay there, if under any; None where it cannot be taken out."""
-    if isinstance(holder, set):
+    if issubclass(type(holder), set):
         set.discard(holder, held)
         return ""
-    if isinstance(holder, (list, collections.deque)):
-        for place in [k for k, value in enumerate(holder) if value is held][::-1]:
+    if issubclass(type(holder), (list, collections.deque)):
+        for place in [k for k, value in enumerate(list(holder)) if value is held][::-1]:
             del holder[place]
         return ""
-    if isinstance(holder, types.CellType):
+    if issubclass(type(holder), types.CellType):
         holder.cell_contents = None
         return ""
-    if isinstance(holder, type):
+    if issubclass(type(holder), type):
         places = [key for key, value in vars(holder).items() if value is held]
         for key in places:
             type.__delattr__(holder, key)
         return f".{places[0]}" if places else None
-    entries = holder if isinstance(holder, dict) else attributes_of(holder)
+    entries = holder if issubclass(type(holder), dict) else attributes_of(holder)
     places = [key for key, value in dict.items(entries) if value is held] if isinstance(entries, dict) else []
     for key in places:
         if "__builtins__" in entries or "__spec__" in entries:  # names of a module

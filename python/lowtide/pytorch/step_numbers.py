@@ -148,7 +148,7 @@ _NOT_INTO = (type, types.ModuleType, types.CodeType, torch.Tensor)
 def refuse_inside(thing: Any, name: str, texts: Texts, way: str, known: Container[int] = ()) -> None:
     """Raises Unsupported where an object holds something of the step. `known`: ids of what was there before the step, which is looked at elsewhere."""
     for value in inside(thing, known):
-        if isinstance(value, FakeTensor):
+        if type(value) is FakeTensor:
             raise Unsupported(f"{name} is a {type(thing).__name__} that holds tensors of the step, {way}")
         if is_symbol(value):
             raise Unsupported(f"{name} is a {type(thing).__name__} that holds numbers of the step, {way}")
@@ -161,7 +161,7 @@ def inside(thing: Any, known: Container[int] = ()) -> Iterator[Any]:
     while waiting and len(seen) < MOST_INSIDE:
         one = waiting.pop()
         yield one
-        if isinstance(one, _NOT_INTO):
+        if issubclass(type(one), _NOT_INTO):
             continue
         held = [one.__closure__, one.__defaults__, one.__kwdefaults__, one.__dict__] if type(one) is types.FunctionType else gc.get_referents(one)
         if type(one).__module__ == "numpy" and getattr(getattr(one, "dtype", None), "hasobject", False):
