@@ -16,7 +16,7 @@ import collections
 import functools
 import gc
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -27,6 +27,8 @@ from ..errors import Unsupported
 from .reachable import attributes_of
 
 LEVELS = 8  # from a tensor up to what holds it
+WIDEST = 50  # objects of a level
+MOST = 8  # places
 _OURS = ("torch.fx", "torch._", "torch.autograd", "torch.utils", "lowtide", "sympy", "weakref", "_weakref")  # whose objects hold tensors of a trace for a while
 _CONTAINERS = (dict, list, set, frozenset, tuple, collections.deque)
 
@@ -46,49 +48,53 @@ class Left:
             return
         empty_caches_of_fakes()
         gc.collect()
-        for tensor in self.alive(mine):
-            place = _taken_out(tensor)
-            if place:
-                raise Unsupported(f"the step cannot be captured: loss_fn leaves a tensor in {place}, and no planned step puts it there again; as an attribute "
-                                  "of the model, or in a list or dict that loss_fn names, it is put there in each step")
+        place = next(iter(list(_taken_out(self.alive(mine)))), None)
+        if place:
+            raise Unsupported(f"the step cannot be captured: loss_fn leaves a tensor in {place}, and no planned step puts it there again; as an attribute "
+                              "of the model, or in a list or dict that loss_fn names, it is put there in each step")
 
     def alive(self, mine: set[int]) -> list[torch.Tensor]:
         return [found for found in gc.get_referrers(FakeTensor) if type(found) is FakeTensor and id(found) not in mine
                 and any(found.fake_mode is mode for mode in self.modes)]
 
 
-def _taken_out(tensor: torch.Tensor) -> str:
-    """The name of the place that held it; "" where nobody holds it but PyTorch and we do."""
-    chain = _holders(tensor)
-    if not chain:
-        return ""
-    root, where = chain[-1], None
-    for held, holder, outer in zip([tensor, *chain], chain, [*chain[1:], None], strict=False):
-        where = _drop(outer if issubclass(type(outer), type) and type(holder) is dict else holder, held)
-        if where is not None:
+def _taken_out(tensors: list[torch.Tensor]) -> Iterator[str]:
+    """The names of the places that held some of them, but for those where PyTorch and we do."""
+    for _ in range(MOST):
+        chain = _holders(tensors)
+        if not chain:
             break
-    named = issubclass(type(root), (types.ModuleType, type, types.FunctionType))
-    name = getattr(root, "__qualname__", None) or root.__name__ if named else f"a {type(root).__qualname__}"
-    return f"{name}{where or ''}"
+        root, where = chain[-1], None
+        for held, holder, outer in zip(chain, chain[1:], [*chain[2:], None], strict=False):
+            where = _drop(outer if issubclass(type(outer), type) and type(holder) is dict else holder, held)
+            if where is not None:
+                break
+        named = issubclass(type(root), (types.ModuleType, type, types.FunctionType))
+        name = getattr(root, "__qualname__", None) or root.__name__ if named else f"a {type(root).__qualname__}"
+        yield f"{name}{where or ''}"
+        if where is None:
+            break
 
 
-def _holders(tensor: torch.Tensor) -> list[Any]:
-    """What holds it, one in the other, up to an object that is no container; [] where that is PyTorch's, ours, or too far."""
-    level: list[Any] = [tensor]
-    inner: dict[int, Any] = {id(tensor): None}
+def _holders(tensors: list[torch.Tensor]) -> list[Any]:
+    """A tensor, and what holds it, one in the other, up to an object that is no container; [] where that is PyTorch's, ours, too far or too much."""
+    level: dict[int, Any] = {id(tensor): tensor for tensor in tensors[:WIDEST]}
+    inner: dict[int, Any] = dict.fromkeys(level)
     for _ in range(LEVELS):
-        found = [holder for holder in gc.get_referrers(*level) if id(holder) not in inner and holder is not level and holder is not inner
-                 and type(holder) is not types.FrameType and not _is_ours(holder)]
+        found = gc.get_referrers(*level.values())
+        above = {}
         for holder in found:
-            inner[id(holder)] = next((held for held in level if any(one is held for one in gc.get_referents(holder))), None)
-        for holder in found:
+            if id(holder) in inner or any(holder is own for own in (level, inner, tensors)) or type(holder) is types.FrameType or _is_ours(holder):
+                continue
+            inner[id(holder)] = next((level[id(held)] for held in gc.get_referents(holder) if id(held) in level), None)
             if _is_root(holder):
                 chain = [holder]
-                while (held := inner[id(chain[-1])]) is not None and held is not tensor:
+                while (held := inner[id(chain[-1])]) is not None:
                     chain.append(held)
                 return chain[::-1]
-        level = found
-        if not level:
+            above[id(holder)] = holder
+        level = above
+        if not 0 < len(level) <= WIDEST:
             break
     return []
 
