@@ -169,3 +169,36 @@ def test_what_no_step_can_give_anew_is_refused(name):
         return y.square().mean(), REFUSED[name](y)
     with pytest.raises(lowtide.Unsupported, match="what loss_fn gives beside the loss.*(lists or dicts|return loss, aux|a dict of its tensors)"):
         lowtide.plan(model, loss_fn, optimizer, batch(0), effort=0.1)
+
+
+VIEWS = {"row": lambda model, y: model[0].weight[1], "itself": lambda model, y: {"w": model[2].bias}, "transposed": lambda model, y: [model[0].weight.detach().t()],
+         "expanded": lambda model, y: model[2].bias.expand(4, 3), "before": lambda model, y: model[0].weight[1].clone(), "part of an output": lambda model, y: y[0]}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_a_view_of_a_parameter_is_there_as_behind_the_update(kind):
+    def loss_fn(model, x):
+        y = model(x)
+        return y.square().mean(), VIEWS[kind](model, y)
+
+    def leaf(aux):
+        return aux["w"] if isinstance(aux, dict) else aux[0] if isinstance(aux, list) else aux
+
+    model, optimizer = network()
+    step = lowtide.compile_step(model, loss_fn, optimizer, torch.randn(4, 5), rehearse=kind == "row")
+    other, its = network()
+    for k in range(2):
+        x = torch.randn(4, 5, generator=torch.Generator().manual_seed(k))
+        _, found = step(x)
+        loss, wanted = loss_fn(other, x)
+        its.zero_grad()
+        loss.backward()
+        its.step()
+        assert torch.equal(leaf(found), leaf(wanted)) and leaf(found).stride() == leaf(wanted).stride()
+
+
+@pytest.mark.parametrize("kind", ["row", "before"])
+def test_the_native_engine_refuses_a_part_of_a_parameter(kind):
+    model, optimizer = network()
+    with pytest.raises(lowtide.Unsupported, match="a part of '0.weight' itself.*engine='torch'"):
+        lowtide.compile_step(model, lambda model, x: (model(x).square().mean(), VIEWS[kind](model, None)), optimizer, torch.randn(4, 5), engine="native")

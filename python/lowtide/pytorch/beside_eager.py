@@ -212,7 +212,8 @@ class _Rehearsal:
 
     def _planned(self, seen: Left) -> None:
         loss, aux = self.subject.run(self.leaves, seen)
-        self._see_loss(seen, loss, pytree.tree_leaves(aux))
+        seen.see("the loss", loss)
+        self._see_aux(seen, pytree.tree_leaves(aux))
         self._see_rest(seen)
 
     def _eager(self, seen: Any, around: Callable = contextlib.nullcontext) -> None:
@@ -232,7 +233,7 @@ class _Rehearsal:
                 losses.append(loss.detach())
                 auxes.append(aux)
         aux = pytree.tree_leaves(auxes if options.accumulate > 1 else auxes[0])
-        self._see_loss(seen, sum(losses[1:], losses[0]), aux)
+        seen.see("the loss", sum(losses[1:], losses[0]))
         if options.clip_value is not None:
             torch.nn.utils.clip_grad_value_(list(trained.values()), options.clip_value)
         if options.clip_norm is not None:
@@ -240,6 +241,7 @@ class _Rehearsal:
         self._see_gradients(seen, trained)
         with torch.no_grad():
             call_step(self.step._optimizer)
+        self._see_aux(seen, aux)  # behind the update, which views of parameters show
         self._see_rest(seen)
         seen.end()
 
@@ -257,8 +259,7 @@ class _Rehearsal:
 
     # ---- what they leave
 
-    def _see_loss(self, seen: Any, loss: torch.Tensor, aux: list[Any]) -> None:
-        seen.see("the loss", loss)
+    def _see_aux(self, seen: Any, aux: list[Any]) -> None:
         for k, leaf in enumerate(aux):
             if isinstance(leaf, torch.Tensor):
                 seen.see(f"aux {k}", leaf)

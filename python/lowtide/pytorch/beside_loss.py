@@ -1,6 +1,7 @@
 """What loss_fn gives beside the loss: taken apart into outputs of the graph, and put together anew behind each step.
 
     tensors                  are outputs
+    views of parameters      (`m.weight[0]`, and they themselves) are views of them behind each step, which show the updates, as in eager mode
     numbers of the step      are outputs, too, tensors of one (step_numbers.py), and Python's own numbers for the caller
     objects                  that hold any of these and are no containers for pytree (SimpleNamespace, dataclasses, classes of one's own) are taken field by
                              field, as batches are (batches.py); each step gives a new one of the class
@@ -13,7 +14,7 @@ Tests: tests/python/test_torch_aux.py.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +35,10 @@ class _Output(NamedTuple):
     kind: type | None  # of Python's number; None of a tensor
 
 
+class _View(NamedTuple):
+    of: Any  # as carried.View
+
+
 class _Object(NamedTuple):
     bare: Any  # one like it, whose fields are None
     places: tuple[tuple[Any, ...], ...]
@@ -48,9 +53,11 @@ class _Tree(NamedTuple):
 class Aux:
     """All of one trace. `outputs`: tensors of the graph, in order."""
 
-    def __init__(self, aux: Any, before: Container[int], texts: Texts, pair: bool) -> None:
-        """`before`: ids of what was there before the step, and of its attributes. `pair`: whether loss_fn gave something beside the loss, and be it None."""
+    def __init__(self, aux: Any, before: Container[int], texts: Texts, pair: bool, views: Callable[[torch.Tensor], Any] = lambda _: None) -> None:
+        """`before`: ids of what was there before the step, and of its attributes. `pair`: whether loss_fn gave something beside the loss, and be it None.
+        `views`: of a tensor that is a part of a parameter, where a step finds it."""
         self.outputs: list[torch.Tensor] = []
+        self.views = views
         self.before, self.texts, self.pair = before, texts, pair
         self.has_objects = False
         try:
@@ -58,11 +65,11 @@ class Aux:
         except RecursionError:
             raise Unsupported(f"{_WHAT} holds itself, {_WAY}") from None
         self.count = len(self.outputs)
-        self.before = ()
+        self.before, self.views = (), lambda _: None
 
-    def give(self, outputs: list[torch.Tensor]) -> Any:
-        """As loss_fn gives it, of a step's outputs."""
-        return _made(self.tree, outputs)
+    def give(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
+        """As loss_fn gives it, of a step's outputs and of what the step was given."""
+        return _made(self.tree, outputs, given)
 
     def taken(self) -> list[torch.Tensor]:
         """The outputs, which are kept no longer."""
@@ -79,6 +86,9 @@ class Aux:
     def _leaf(self, leaf: Any, path: str) -> Any:
         leaf = taken(leaf)
         if isinstance(leaf, torch.Tensor):
+            view = self.views(leaf)
+            if view is not None:
+                return _View(view)
             self.outputs.append(leaf.detach())
             return _Output(len(self.outputs) - 1, None)
         if is_symbol(leaf):
@@ -104,12 +114,14 @@ class Aux:
         return _Object(bare, places, trees)
 
 
-def _made(source: Any, outputs: list[torch.Tensor]) -> Any:  # recursion: as deep as aux
+def _made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:  # recursion: as deep as aux
     if isinstance(source, _Tree):
-        return pytree.tree_unflatten([_made(leaf, outputs) for leaf in source.leaves], source.spec)
+        return pytree.tree_unflatten([_made(leaf, outputs, given) for leaf in source.leaves], source.spec)
     if isinstance(source, _Output):
         out = outputs[source.number]
         return out if source.kind is None else source.kind(out.item())
+    if isinstance(source, _View):
+        return source.of.make(given).detach()
     if isinstance(source, _Object):
-        return made_of(source.bare, source.places, [_made(field, outputs) for field in source.fields])
+        return made_of(source.bare, source.places, [_made(field, outputs, given) for field in source.fields])
     return source

@@ -164,12 +164,27 @@ def _refuse_autocast(program: ExportedProgram) -> None:
 
 
 def _check(program: ExportedProgram, outputs: list[str]) -> None:
-    """Raises Unsupported for what the door would take for something else, or could not give back."""
+    """Raises Unsupported for what the door would take for something else, or could not give back: a parameter or a part of it, which the update
+    overwrites."""
     given = {spec.arg.name: spec.target or spec.arg.name for spec in program.graph_signature.input_specs}
+    nodes = {node.name: node for node in program.graph.nodes}
+    kept = {*program.graph_signature.parameters, *program.graph_signature.buffers_to_mutate.values()}
     for name in outputs:
-        if name in given:
-            raise Unsupported(f"loss_fn gives '{given[name].removeprefix(_PREFIX)}' itself as a result, which is there "
-                              "before the step; the native engine gives back what it computes")
+        node, part = nodes.get(name), name not in given
+        while node is not None and node.op == "call_function" and _is_view(node):
+            node = node.args[0]
+        of = given.get(getattr(node, "name", name))
+        if of is not None and (not part or of in kept):
+            raise Unsupported(f"loss_fn gives {'a part of ' if part else ''}'{of.removeprefix(_PREFIX)}' itself as a result, which is there "
+                              f"before the step; the native engine gives back what it computes; {TORCH}")
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether an op gives its first operand, or a part of it, in memory of its own or not."""
+    target = node.target
+    returns = getattr(getattr(target, "_schema", None), "returns", ())
+    viewed = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+    return bool(node.args) and isinstance(node.args[0], torch.fx.Node) and (viewed or target in (torch.ops.aten.clone.default, torch.ops.aten.contiguous.default))
 
 
 def _tie(program: ExportedProgram, shell: _Shell) -> None:

@@ -426,7 +426,7 @@ class Step:
             first = 1 + trace.aux.count
             trace.carried.write(list(outputs[first:first + trace.carried.outputs]), held)
         self._optimizer._opt_called = True  # what schedulers ask: the optimizer has made a step
-        return (outputs[0], trace.aux.give(list(outputs[1:first]))) if trace.aux.pair else outputs[0]
+        return (outputs[0], trace.aux.give(list(outputs[1:first]), held)) if trace.aux.pair else outputs[0]
 
     def _run(self, ready: _Ready, given: list[torch.Tensor]) -> tuple:
         state = ready.device.get_state()

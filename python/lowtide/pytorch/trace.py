@@ -330,7 +330,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         greatest = _greatest(grads, trained, trace) if options.check_gradients else []
         grads = _clipped(grads, options)
         labels.note()
-        trace.aux = Aux(aux if options.accumulate > 1 and any(pairs) else aux[0], before, texts, any(pairs))
+        trace.aux = Aux(aux if options.accumulate > 1 and any(pairs) else aux[0], before, texts, any(pairs), Lasting(flat[:p], []).view)
         aux_leaves = trace.aux.taken()
         marked.give_back()
         kept = keep(flat, {**leaves, **buffers})
