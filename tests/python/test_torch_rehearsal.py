@@ -381,7 +381,7 @@ def test_an_exception_in_the_middle_leaves_all_as_before(where, monkeypatch):
     def stops(*_, **__):
         raise Stopped
     if where == "forward":
-        monkeypatch.setattr(beside_eager._Rehearsal, "_see_loss", stops)
+        monkeypatch.setattr(beside_eager._Rehearsal, "_see_aux", stops)
     elif where == "eager update":
         monkeypatch.setattr(beside_eager, "call_step", lambda optimizer: (optimizer.step(), stops()))
     else:

@@ -20,6 +20,7 @@ Tests: tests/python/test_torch_rehearsal.py, test_torch_compared.py.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
@@ -317,7 +318,7 @@ class _Rehearsal:
 
     def _attributes(self) -> Iterator[tuple[str, Any]]:
         """Entries of rooms that were given another value; the optimizer's state was seen by parameter."""
-        optimizer = self.step._optimizer
+        optimizer, names = self.step._optimizer, _Names(self.note)
         states = {id(optimizer.state), *map(id, optimizer.state.values())}
         for change in self.note.changes():
             owner = id(change.room.owner)
@@ -329,15 +330,25 @@ class _Rehearsal:
                 continue
             for k, leaf in enumerate(pytree.tree_leaves(change.after)):
                 if id(leaf) not in self.of_optimizer:
-                    yield f"'{_named(change)}'{f' {k}' if k else ''}", leaf
+                    yield f"'{names.of(change)}'{f' {k}' if k else ''}", leaf
 
 
-def _named(change: Change) -> str:
-    """An entry's name. Hooks have numbers that count all hooks of the process: two steps put the same hook under two of them."""
-    room = change.room
-    if change.before is MISSING and "_hooks" in room.path.rpartition(".")[2] and isinstance(change.key, int):
-        return f"{room.path}[{[key for key in room.read() if key not in room.seen].index(change.key)} more]"
-    return change.name
+class _Names:
+    """Names of entries, each another one, and the same in both steps."""
+
+    def __init__(self, note: Note) -> None:
+        self.tensors = note.reachable.tensors
+        self.given: collections.Counter[str] = collections.Counter()
+
+    def of(self, change: Change) -> str:
+        """Hooks have numbers that count all hooks of the process: two steps put the same hook under two of them. States of parameters have these for keys."""
+        room, key, name = change.room, change.key, change.name
+        if change.before is MISSING and "_hooks" in room.path.rpartition(".")[2] and isinstance(key, int):
+            name = f"{room.path}[{[key for key in room.read() if key not in room.seen].index(key)} more]"
+        elif isinstance(key, torch.Tensor) and id(key) in self.tensors:
+            name = f"{room.path}[{name_of(self.tensors[id(key)])}]"
+        self.given[name] += 1
+        return name if self.given[name] == 1 else f"{name} ({self.given[name]})"
 
 
 def _is_memory(problem: Exception) -> bool:

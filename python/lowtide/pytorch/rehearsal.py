@@ -35,6 +35,7 @@ from ..errors import Unsupported
 from . import frozen
 from .called_step import call_step
 from .schemas import schema_writes
+from .untouched import optimizer_untouched
 
 SIDE = 3  # the longest of a small copy
 SCALES = (1.0, 1e-3, 1e3)  # of the gradients of the rehearsed steps
@@ -267,10 +268,14 @@ def refuse_by_its_form(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _apart(value: Any) -> Any:
-    """What a rehearsed step may change of an attribute or option."""
+    """What a rehearsed step may change of an attribute or option. What objects hold is put back (untouched.py)."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    return copy.copy(value) if type(value) in (list, dict, set) else value
+    if type(value) is dict:
+        return {key: _apart(entry) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_apart, value))
+    return copy.copy(value) if type(value) is set else value
 
 
 @contextlib.contextmanager
@@ -310,8 +315,7 @@ class Rehearsal:
             _refuse(optimizer, "its step() draws random numbers of Python's or numpy's")
         except Exception as problem:  # noqa: BLE001: whatever the user's code raises
             line = (str(problem).strip().splitlines() or [""])[0]
-            _refuse(optimizer, "its step() on small copies of the parameters: "
-                    f"{type(problem).__name__}: {line}")
+            _refuse(optimizer, f"its step() on small copies of the parameters: {type(problem).__name__}: {line}")
         del self.optimizer, self.aside, self.trained  # who keeps this does not keep them
 
     def _try(self) -> None:
@@ -335,8 +339,7 @@ class Rehearsal:
                 self._compare(n, together[n], whole.state.get(together[n]), leaf, states[n])
                 now = _kinds(leaf, states[n])
                 if (k or kinds[n]) and now != kinds[n]:
-                    _refuse(self.optimizer, "its step() puts tensors of other kinds into its "
-                            "state, or more of them, than there were")
+                    _refuse(self.optimizer, "its step() puts tensors of other kinds into its state, or more of them, than there were")
                 kinds[n] = now
         for n, (g, _) in enumerate(self.trained):
             self._without_gradient(alone[n], self.aside.param_groups[g], states[n])
@@ -388,8 +391,7 @@ class Rehearsal:
             call_step(whole)
         self.looks |= watched.looks
         if not torch.equal(stream, torch.get_rng_state()):
-            _refuse(self.optimizer, "its step() draws random numbers, whose order would be the "
-                    "plan's")
+            _refuse(self.optimizer, "its step() draws random numbers, whose order would be the plan's")
         if watched.mixed:
             _refuse(self.optimizer, f"its step() takes two parameters together ({watched.mixed})")
         others = [key for key in whole.state if all(key is not leaf for leaf in leaves)]
@@ -412,8 +414,7 @@ class Rehearsal:
                  others: State | None) -> None:
         for entry in pytree.tree_leaves(state or {}):
             if not isinstance(entry, (torch.Tensor, *PLAIN)):
-                _refuse(self.optimizer, f"its state holds a {type(entry).__name__}; tensors and "
-                        "numbers are planned")
+                _refuse(self.optimizer, f"its state holds a {type(entry).__name__}; tensors and numbers are planned")
         if _all_bits(leaf, state) != _all_bits(other, others):
             g, p = self.trained[n]
             _refuse(self.optimizer, "its step() of one parameter alone is another than of all "
@@ -473,7 +474,8 @@ def rehearsal_of(optimizer: torch.optim.Optimizer) -> Rehearsal:
            for group in optimizer.param_groups]
     kept = _rehearsals.get(optimizer)
     if kept is None or kept[0] != key:
-        kept = _rehearsals[optimizer] = (key, Rehearsal(optimizer))
+        with optimizer_untouched(optimizer):
+            kept = _rehearsals[optimizer] = (key, Rehearsal(optimizer))
     return kept[1]
 
 
@@ -514,7 +516,9 @@ class Sequences:
     many. An op that changes meanwhile takes its memory beside the arena, and they are tried again after OFTEN steps (`doubt`)."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, before: Sequences | None = None) -> None:
-        self.found, self.steps = sequences(optimizer), OFTEN
+        with optimizer_untouched(optimizer):
+            self.found, ahead = sequences(optimizer), sequences(optimizer, AHEAD)
+        self.steps = OFTEN
         if before is not None and before.left <= 0 and before.found == self.found:
             self.steps = min(2 * before.steps, SELDOM)
         self.left = self.steps
@@ -522,7 +526,7 @@ class Sequences:
         late = rehearsal_of(optimizer).late
         if any(id(p) in late and not optimizer.state.get(p) for group in optimizer.param_groups for p in group["params"]):
             self.left = 1
-        for kind, ops in sequences(optimizer, AHEAD).items():
+        for kind, ops in ahead.items():
             count = len(self.found[kind])
             for k in range(AHEAD):
                 if ops[k * count:(k + 1) * count] != self.found[kind] or len(ops) < AHEAD * count:
@@ -542,7 +546,8 @@ class Sequences:
 
     def doubt(self) -> None:
         """Something lay beside the arena: it may be that other ops run."""
-        self.steps, self.left = OFTEN // 2, min(self.left, OFTEN)
+        self.steps = OFTEN // 2  # of which those that are found the same have twice as many
+        self.left = min(self.left, OFTEN)
 
 
 def _alike(value: Any, before: Any) -> bool:

@@ -132,7 +132,7 @@ class Streams:
 class Note:
     """What can be reached from a model, a loss function and an optimizer, as it is now."""
 
-    def __init__(self, model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) -> None:
+    def __init__(self, model: torch.nn.Module | None, loss_fn: Callable | None, optimizer: Any = None) -> None:
         hooks = [hook for folder in OF_ALL_MODULES for hook in getattr(torch.nn.modules.module, folder).values()]
         self.reachable = Reachable([("", model), ("loss_fn", loss_fn), *([("optimizer", optimizer)] if optimizer is not None else []),
                                     *((f"hook {k} of all modules", hook) for k, hook in enumerate(hooks))])
@@ -225,3 +225,14 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
             if not note.left.clean:
                 empty_caches_of_fakes()
     note.refuse_used()
+
+
+@contextlib.contextmanager
+def optimizer_untouched(optimizer: Any) -> Iterator[None]:
+    """Within, step() of copies of an optimizer is tried, which may share objects with it. Behind it all that it holds is as it was before."""
+    note = Note(None, None, optimizer)
+    try:
+        yield
+    finally:
+        with handlers_wait():
+            note.put_back()

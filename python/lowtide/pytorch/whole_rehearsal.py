@@ -28,6 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..errors import Unsupported
 from .called_step import call_step
 from .rehearsal import leaf_like, name_of, streams_as_before
+from .untouched import optimizer_untouched
 
 COPIED = 1 << 24  # bytes of all parameters up to which they are copied
 PLAIN = (int, float, complex, bool, str, bytes, type(None), type, torch.dtype, torch.device)
@@ -188,6 +189,6 @@ def state_bytes_of(optimizer: Any) -> int:
     key = [(id(p), p.requires_grad) for p in _parameters(optimizer)]
     kept = _known.get(optimizer)
     if kept is None or kept[0] != key:
-        with streams_as_before():
+        with streams_as_before(), optimizer_untouched(optimizer):
             kept = _known[optimizer] = (key, _tried(optimizer))
     return kept[1]
