@@ -1,11 +1,13 @@
 """Tensors and numbers of the traced step, wherever the user's code puts them: made again in each step, put back, or refused by name, and never left."""
 
 import collections
+import copy
 import functools
 import gc
 import itertools
 import logging
 import logging.handlers
+import pickle
 import sys
 import threading
 import types
@@ -184,3 +186,45 @@ def test_captures_leave_no_tensor_alive():
         lowtide.plan(model, lambda model, batch: model(batch).square().mean(), optimizer, batch)
     gc.collect()
     assert sum(type(found) is FakeTensor for found in gc.get_referrers(FakeTensor)) == before
+
+
+QUEUE = torch.zeros(3)
+
+
+def of_model(model, y):
+    return (copy.deepcopy(model)(torch.ones(2, 4)).detach() * y).sum()
+
+
+COPIES = {"detached": lambda model, y: copy.deepcopy(y.detach()).sum(), "tree": lambda model, y: copy.deepcopy({"y": [y.detach()], "n": 1})["y"][0].mean(),
+          "of before": lambda model, y: copy.deepcopy(QUEUE).sum(), "parameter": lambda model, y: copy.deepcopy(model.weight).detach().sum(), "model": of_model}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_deep_copies_are_those_of_each_step(kind):
+    def loss_fn(model, batch):
+        y = model(batch)
+        return (y * COPIES[kind](model, y)).square().mean()
+
+    QUEUE.fill_(1)
+    model, optimizer, batch = small()
+    step = lowtide.compile_step(model, loss_fn, optimizer, batch, rehearse=False)
+    other, its, _ = small()
+    for k in range(2):
+        QUEUE.fill_(k + 2)
+        its.zero_grad()
+        wanted = loss_fn(other, batch)
+        assert torch.equal(step(batch), wanted)
+        wanted.backward()
+        its.step()
+
+
+@pytest.mark.parametrize("taken", [lambda y: copy.deepcopy(y.detach()[0]), lambda y: copy.copy(y.detach()), lambda y: pickle.dumps(y.detach())])
+def test_what_takes_the_memory_of_a_tensor_is_refused_with_the_users_line(taken):
+    def loss_fn(model, batch):
+        y = model(batch)
+        taken(y)
+        return y.square().mean()
+
+    model, optimizer, batch = small()
+    with pytest.raises(lowtide.Unsupported, match=r"test_torch_left_behind.py:\d+: .*\.clone\(\).* planned"):
+        lowtide.plan(model, loss_fn, optimizer, batch)

@@ -86,12 +86,21 @@ def as_it_is(problem: Error) -> Error:
     return kind(str(problem), first_useful_frame=sys._getframe(1))
 
 
+_TOLD: dict[int, set[str]] = {}  # by dynamo's number of a code
+
+
+def _told_of_this_code() -> set[str]:
+    """The reasons that were told of a code: dynamo hands it over again, with the sizes open, when a batch has other ones."""
+    now = torch._guards.CompileContext.current_compile_id()
+    return set() if now is None or now.frame_id is None else _TOLD.setdefault(now.frame_id, set())
+
+
 class Left:
     """What becomes of a piece (a graph of dynamo's) that is not planned. `strict`: nothing is left."""
 
     def __init__(self, module: torch.fx.GraphModule, strict: bool) -> None:
         self.place, self.strict = first_place(module.graph), strict
-        self.told: set[str] = set()
+        self.told = _told_of_this_code()
 
     def tell(self, problem: Exception, what: str) -> None:
         """Warns once of each kind of reason; raises the reason if nothing may be left."""
@@ -101,7 +110,7 @@ class Left:
             raise problem if ours else Internal(f"{type(problem).__name__}: {text}") from problem
         if not ours or isinstance(problem, Internal):
             text = f"an error of Lowtide's own, please report it: {type(problem).__name__}: {text}"
-        kind = re.sub(r"[0-9]+", "", text)
+        kind = f"{self.place} {what} {re.sub(r'[0-9]+', '', text)}"
         if kind not in self.told:
             self.told.add(kind)
             piece = f"the piece that begins at {self.place}" if self.place else "a piece"

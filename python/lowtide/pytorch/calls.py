@@ -321,7 +321,11 @@ class _Reader:
         role, name = self.given[position]
         same = (value.shape, value.stride(), value.dtype) == (whole.shape, whole.stride(), whole.dtype)
         if (name in self.trained and requires_grad) or (not same and (name in self.trained or role == BUFFER)):
-            raise Unsupported(f"{self.place(next(iter(node.users), node))}: '{name}' comes from elsewhere than the model "
+            where = self.place(next(iter(node.users), node))
+            if not requires_grad:
+                raise Unsupported(f"{where}: a tensor {tuple(value.shape)} beside the parameters lies in the memory of '{name}', which the step writes (both are "
+                                  "parts of one flat tensor, say); a buffer with memory of its own (.clone()), or a part of the parameter itself, is planned")
+            raise Unsupported(f"{where}: '{name}' comes from elsewhere than the model "
                               "that loss_fn is called with, so it would get no gradient by this; take it from that model")
         if same:
             self.of_node[node] = self.program.given[position]

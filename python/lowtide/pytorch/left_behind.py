@@ -55,7 +55,7 @@ class Left:
 
     def alive(self, mine: set[int]) -> list[torch.Tensor]:
         return [found for found in gc.get_referrers(FakeTensor) if type(found) is FakeTensor and id(found) not in mine
-                and any(found.fake_mode is mode for mode in self.modes)]
+                and any(getattr(found, "fake_mode", None) is mode for mode in self.modes)]
 
 
 def _taken_out(tensors: list[torch.Tensor]) -> Iterator[str]:

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import math
 import pathlib
+import shutil
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +78,14 @@ def update_now(updates: KnownUpdates, name: str, state: dict[str, torch.Tensor])
                      coupled=coupled)
 
 
+class _Folder:
+    """A temporary folder, there as long as this is. Python's own warns where nobody closes it."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="lowtide-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
 @dataclass
 class _NativeReady:
     """A plan that can run natively: for one shape of batch."""
@@ -86,7 +96,7 @@ class _NativeReady:
     updated: list[str]
     empty: list[str]  # parameters without elements, whose state grows alone
     model: Model
-    folder: tempfile.TemporaryDirectory  # of the program, whose constants the session reads
+    folder: _Folder  # of the program, whose constants the session reads
     places: dict[str, tuple[str, str]]  # lent value -> ("parameter", "buffer" or the state's key; name in the model)
     random: bool
     session: Session | None = None
@@ -192,7 +202,7 @@ class NativeStep(Step):
                                   f"optimizer state of f32 beside it, PyTorch one of its own type; {TORCH}")
         options = {"train": True, "loss": "model", "keep_outputs": True, "threads": torch.get_num_threads(),
                    **planning_of(updates), **self._options.searching()}
-        folder = tempfile.TemporaryDirectory(prefix="lowtide-")
+        folder = _Folder()
         exported, plan = self._exported(model, trained, batch, pathlib.Path(folder.name), options)
         _hold_statistics(plan, exported, model)
         given = {value.name: value for value in plan.given()}

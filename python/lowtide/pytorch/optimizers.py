@@ -127,7 +127,8 @@ class Updates:
             self.check_group(group)
             for i, p in enumerate(group["params"]):
                 if id(p) not in names:
-                    raise Usage(f"parameter {i} of the optimizer's group {g} {tuple(p.shape)} is none of the model's")
+                    raise Usage(f"parameter {i} of the optimizer's group {g} {tuple(p.shape)} is none of the model's; where a module that "
+                                "loss_fn uses has it (a loss that learns), one module of both is planned: torch.nn.ModuleDict({'model': model, 'loss': criterion})")
                 if p.requires_grad:
                     self.groups[names[id(p)]] = (g, i)
         if not self.groups:

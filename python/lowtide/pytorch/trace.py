@@ -13,9 +13,13 @@ labels the nodes that were made since the one before.
 from __future__ import annotations
 
 import contextlib
+import copy
+import copyreg
 import dataclasses
+import functools
 import linecache
 import os
+import pickle
 import re
 import sys
 import traceback
@@ -32,7 +36,7 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported, Usage
-from . import accumulated, conversions, ctc, dynamo, exchange, frozen, hooks, observers, streams, ways_round
+from . import accumulated, conversions, copied, ctc, dynamo, exchange, frozen, hooks, observers, streams, ways_round
 from .accumulated import Accumulated
 from .beside_loss import Aux
 from .batches import BatchSpec, tensors_of
@@ -377,7 +381,7 @@ def module_and_source(place: str) -> tuple[str, str]:
 
 
 _OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(torch.__file__), "<",
-         contextlib.__file__, *(os.path.dirname(library.__file__) for library in [sys.modules.get("numpy")] if library is not None))
+         *(library.__file__ for library in (contextlib, copy, copyreg, functools, pickle)), *(os.path.dirname(library.__file__) for library in [sys.modules.get("numpy")] if library is not None))
 
 
 def _is_theirs(name: str) -> bool:
@@ -515,7 +519,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
 
         try:
             with (behind, collector_waits(), labels.watching(), told_to_transformers(values), distributions_assert(), streams.traced(model.device),
-                  counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(), observers.traced(),
+                  counted(model.device), ctc.traced(), accumulated.traced(), conversions.traced(), copied.traced(), observers.traced(),
                   streams.selecting_as_in_eager_mode(), torch.enable_grad(),
                   options.layouts.mode() if options.layouts is not None else contextlib.nullcontext(),
                   Taken() if entering is not None else contextlib.nullcontext()):
