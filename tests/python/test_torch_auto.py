@@ -1,6 +1,7 @@
 """engine="auto": a native step that cannot be planned anew goes on with PyTorch's kernels, and says why."""
 
 import copy
+import gc
 import warnings
 
 import pytest
@@ -124,3 +125,20 @@ def test_a_rehearsal_goes_on_with_torch_too(native):
         assert step.rehearse(batch) > 0
     assert step.engine == "torch"
     torch.testing.assert_close(model.state_dict(), wanted)
+
+
+def test_the_folder_of_a_program_goes_with_its_step_and_without_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for hooked in (False, True):  # native, and refused by it
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        if hooked:
+            model.weight.register_hook(lambda g: g * 2)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            step = lowtide.compile_step(model, lambda m, x: m(x).square().mean(), torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(2, 4), engine="auto",
+                                        rehearse=False)
+            assert step.engine == ("torch" if hooked else "native")
+            del step
+            gc.collect()
+        assert not [one for one in said if issubclass(one.category, ResourceWarning)] and not list(tmp_path.glob("lowtide-*"))

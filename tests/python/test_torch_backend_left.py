@@ -219,6 +219,11 @@ def test_higher_order_ops_and_effects_are_left_to_pytorch_with_one_warning_that_
         trained(make, sizes(4), backend.lowtide, {**OPTIONS, "strict": True}, dynamic=False)
 
 
+def test_a_reason_is_told_once_for_fixed_and_for_open_sizes():
+    _, told = trained(lambda: Through(condition), sizes(4, 7, 9), backend.lowtide, OPTIONS)
+    assert len(told) == 1 and "cond" in told[0]
+
+
 def test_sizes_that_depend_on_contents_are_left_to_pytorch():
     def make():
         return Through(of_contents)

@@ -90,3 +90,25 @@ def test_an_optimizer_around_others_is_rehearsed_bit_for_bit(kind, begun):
         loss_fn(other, batch).backward()
         its.step()
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_a_loss_that_learns_is_planned_in_one_module_with_the_model():
+    def both(seed=0):
+        torch.manual_seed(seed)
+        return nn.ModuleDict({"model": nn.Linear(4, 3), "loss": nn.Bilinear(3, 3, 1)})
+
+    def loss_fn(nets, batch):
+        y = nets["model"](batch)
+        return nets["loss"](y, y).square().mean()
+
+    nets, batch = both(), torch.randn(5, 4)
+    with pytest.raises(lowtide.Usage, match="parameter 2 of the optimizer's group 0 .*none of the model.*ModuleDict"):
+        lowtide.compile_step(nets["model"], lambda model, batch: loss_fn(nets, batch), torch.optim.SGD(nets.parameters(), lr=0.1), batch)
+    step, other = lowtide.compile_step(nets, loss_fn, torch.optim.SGD(nets.parameters(), lr=0.1), batch, rehearse=False), both()
+    its = torch.optim.SGD(other.parameters(), lr=0.1)
+    for _ in range(2):
+        step(batch)
+        its.zero_grad()
+        loss_fn(other, batch).backward()
+        its.step()
+    assert all(torch.equal(a, b) for a, b in zip(nets.parameters(), other.parameters(), strict=True))

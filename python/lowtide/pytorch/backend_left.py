@@ -92,7 +92,11 @@ _TOLD: dict[int, set[str]] = {}  # by dynamo's number of a code
 def _told_of_this_code() -> set[str]:
     """The reasons that were told of a code: dynamo hands it over again, with the sizes open, when a batch has other ones."""
     now = torch._guards.CompileContext.current_compile_id()
-    return set() if now is None or now.frame_id is None else _TOLD.setdefault(now.frame_id, set())
+    if now is None or now.frame_id is None:
+        return set()
+    if not now.frame_compile_id:  # for the first time
+        _TOLD[now.frame_id] = set()
+    return _TOLD.setdefault(now.frame_id, set())
 
 
 class Left:
