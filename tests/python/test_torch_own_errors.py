@@ -170,11 +170,12 @@ class TooLong(Exception):
 
 
 def pressed_at(call, number, path):
-    """A loss_fn that sends its process a signal at that call. They are counted in a file, which nobody puts back."""
+    """A loss_fn that sends its process a signal at that call. They are counted in an open file, which nobody puts back."""
+    counted = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
     def loss_fn(model, x):
-        with open(path, "a") as file:
-            file.write("called ")
-        if os.path.getsize(path) == 7 * call:
+        os.write(counted, b"called ")
+        if os.fstat(counted).st_size == 7 * call:
             os.kill(os.getpid(), number)
         return model(x).square().mean()
 
