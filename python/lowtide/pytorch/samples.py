@@ -69,6 +69,7 @@ class _Piece:
     part: int
 
 
+_RESHAPING = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unflatten.int, aten.flatten.using_ints)
 _NAME = re.compile(r"(\d+):[^/]*(?:/part(\d+))?(?:#\d+)?$")
 
 
@@ -330,6 +331,20 @@ class _Lowering:
             new.outs.append(tensor)
         return new
 
+    def lying_as(self, view: int, call: Call, whole: int) -> int:
+        """A view of a part with the strides of the whole's view along axes that are 1 long now. PyTorch's reshaping gives those any stride, whatever
+        its shape functions say, and some of its kernels (the gradient of batch norm) then take channels that lie last for ones that do not."""
+        part, like = self.program.tensors[view], self.program.tensors[whole]
+        kept = len(part.shape) != len(like.shape) or not any(n == 1 < m for n, m in zip(part.shape, like.shape, strict=True))
+        if kept or call.target not in _RESHAPING:
+            return view
+        stride = tuple(b if n == 1 < m else a for a, b, n, m in zip(part.stride, like.stride, part.shape, like.shape, strict=True))
+        recipe = Call(aten.as_strided.default, (Ref(view), part.shape, stride), {}, [], False, view=True)
+        made = self.program.add_tensor(part, part.storage, recipe)
+        self.program.tensors[made].stride = stride
+        recipe.outs = [made]
+        return made
+
     def take_part(self, number: int, part: int, op: dict[str, Any]) -> None:
         call = self.question.calls[number]
         args, kwargs = self.arguments(number, op)
@@ -344,7 +359,7 @@ class _Lowering:
             self.waiting[op["outputs"][0]] = (call, args, kwargs)
             return
         new = self.new_call(call, args, kwargs)
-        outs = [o for o in new.outs if o is not None]
+        outs = [self.lying_as(o, call, k) if new.view else o for o, k in zip(new.outs, call.outs, strict=True) if o is not None]
         for o, value in enumerate(op["outputs"]):
             shape = self.program.tensors[outs[o]].shape
             if shape != tuple(self.values[value]["dims"]):
