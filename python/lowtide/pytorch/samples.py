@@ -77,6 +77,11 @@ def _rows_of(dim: int, begin: int, size: int) -> Named:
     return Named(lambda t: t.narrow(dim, begin, size), f"{size} along {dim}")
 
 
+def _lying(strides: tuple[int | None, ...]) -> Named:
+    """The same with other strides along axes that are 1 long."""
+    return Named(lambda t: t.as_strided(t.shape, [a if b is None else b for a, b in zip(t.stride(), strides, strict=True)]), f"lying {strides}")
+
+
 def _copied_into(where: Named) -> Named:
     def copy(into: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
         where(into).copy_(part)
@@ -89,7 +94,8 @@ class _Trial:
     """Shapes and strides of what a call makes, by PyTorch's own shape functions; nothing is computed."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.mode = program, FakeTensorMode()
+        self.program = program
+        self.mode = program.layouts.mode() if program.layouts is not None else FakeTensorMode()  # as the step was traced
         self.known: dict[str, list[tuple]] = {}
 
     def results(self, target: Callable, args: tuple, kwargs: dict[str, Any]) -> list[tuple]:
@@ -339,7 +345,8 @@ class _Lowering:
         if kept or call.target not in _RESHAPING:
             return view
         stride = tuple(b if n == 1 < m else a for a, b, n, m in zip(part.stride, like.stride, part.shape, like.shape, strict=True))
-        recipe = Call(aten.as_strided.default, (Ref(view), part.shape, stride), {}, [], False, view=True)
+        recipe = Call(_lying(tuple(b if n == 1 < m else None for b, n, m in zip(like.stride, part.shape, like.shape, strict=True))), (Ref(view),), {},
+                      [], False, view=True)
         made = self.program.add_tensor(part, part.storage, recipe)
         self.program.tensors[made].stride = stride
         recipe.outs = [made]
