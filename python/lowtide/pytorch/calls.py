@@ -17,6 +17,7 @@ add up to the same bits in the same time.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -226,15 +227,23 @@ def draws(target: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
     return True
 
 
+@functools.cache
 def functional(target: Any) -> Any:
-    """The op that computes what an in-place one does and writes nothing; None where there is none."""
+    """The op that computes what an in-place one does and writes nothing; None where there is none. It takes the same operands under the same
+    names: its overload may have another name (`pow_.Scalar` is `pow.Tensor_Scalar`, while `pow.Scalar` has a number for its base)."""
     name = target._schema.name.split("::")
     if not name[1].endswith("_") or name[1].endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, name[0]), name[1][:-1], None)
-    found = getattr(packet, target._overloadname, None) if packet is not None else None
-    same = found is not None and len(found._schema.arguments) == len(target._schema.arguments)
-    return found if same and not found._schema.is_mutable else None
+    if packet is None:
+        return None
+
+    def operands(schema: Any) -> list[tuple[str, str]]:
+        return [(argument.name, str(argument.type)) for argument in schema.arguments]
+
+    overloads = sorted(packet.overloads(), key=lambda overload: overload != target._overloadname)
+    found = (getattr(packet, overload) for overload in overloads)
+    return next((f for f in found if operands(f._schema) == operands(target._schema) and not f._schema.is_mutable), None)
 
 
 def one_number(tensor: torch.Tensor) -> torch.Tensor:
