@@ -35,6 +35,8 @@ safe with it.
     dynamo skips what runs below a dispatch mode                  test_our_dispatch_modes_let_dynamo_compile
 """
 
+import threading
+
 import pytest
 from torch_models import (
     LARGE_IMAGES,
@@ -457,6 +459,33 @@ def test_a_generator_that_is_set_past_torchs_functions_is_refused():
     with pytest.raises(lowtide.Unsupported, match="sets a generator's state past torch.set_rng_state"):
         captured(net, batch, lambda m, x: m(x).sum())
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_thread_that_draws_while_a_step_is_captured_is_named():
+    begun, drawn, asked = threading.Event(), threading.Event(), []
+
+    def draw():
+        begun.wait(60)
+        torch.rand(3)
+        drawn.set()
+
+    def loss_fn(m, x):
+        if not asked:  # the other thread draws in the middle of the capture
+            asked.append(True)
+            begun.set()
+            drawn.wait(60)
+        return m(x).sum()
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        with pytest.raises(lowtide.Unsupported, match="another thread drew numbers meanwhile: let that begin when the step is compiled"):
+            captured(Net(lambda m, x: x @ m.weight), torch.randn(4, 4), loss_fn)
+    finally:
+        begun.set()
+        thread.join()
+    found = captured(Net(lambda m, x: x @ m.weight), torch.randn(4, 4), lambda m, x: m(x).sum())  # now that it has ended
+    assert "weight" in found.updated
 
 
 # 5. gradients, ties, equal ops

@@ -92,6 +92,16 @@ def _is_real(value: Any) -> bool:
 _OURS = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+def as_node(real: torch.Tensor, target: str, fake_mode: FakeTensorMode) -> torch.Tensor:
+    """The fake tensor that stands for a real one in the graph, a node of this name."""
+    with _disable_current_modes():
+        fake = fake_mode.from_tensor(real)
+    mode = get_proxy_mode()
+    setattr(mode.tracer.root, target, real)
+    track_tensor_tree(fake, mode.tracer.create_proxy("get_attr", target, (), {}), constant=None, tracer=mode.tracer)
+    return fake
+
+
 def _is_internal(path: str) -> bool:
     return path.startswith(_OURS)
 
@@ -227,12 +237,8 @@ class Externals(TorchDispatchMode):
     def made(self, real: torch.Tensor, storage: int) -> External:
         with _disable_current_modes():
             alias = real.detach()
-            fake = self.fake_mode.from_tensor(alias)
-        mode = get_proxy_mode()
         target = f"_external{len(self.found)}"
-        setattr(mode.tracer.root, target, alias)
-        proxy = mode.tracer.create_proxy("get_attr", target, (), {})
-        track_tensor_tree(fake, proxy, constant=None, tracer=mode.tracer)
+        fake = as_node(alias, target, self.fake_mode)
         there = self.by_storage.get(storage, [])
         same = [found for found in there if geometry_of(found[0]) == geometry_of(real)]
         held, place = next(iter([*same, *there]), (real, None))

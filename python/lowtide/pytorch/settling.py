@@ -27,7 +27,7 @@ from .guards import kind_of
 from .moving import Of, Record, Watch, evaluate, numbers_in
 from .reachable import MISSING, Dictionary, Place, Room, Set
 from .step_numbers import stand_in
-from .tables import Table, Word, folded
+from .tables import Table, Word, folded, where
 from .untouched import PLAIN, Note, same
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def graph_of(module: torch.fx.GraphModule, externals: Mapping[str, Any]) -> Iter
             external = externals.get(node.target)
             value = getattr(module, node.target)
             if external is not None and external.place is not None:
-                target = (id(external.place.room.owner), external.place.key, external.place.inside, geometry_of(value), value.storage_offset())
+                target = where(external)
             elif isinstance(value, torch.Tensor):
                 target = (geometry_of(value), value.flatten().tolist() if value.numel() <= 4096 else id(value))
         elif node.op == "placeholder":

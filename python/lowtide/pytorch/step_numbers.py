@@ -25,11 +25,10 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, track_tensor_tree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported
-from .externals import External
+from .externals import External, as_node
 from .reachable import Place
 
 KINDS: dict[type, tuple[type, torch.dtype]] = {
@@ -72,11 +71,8 @@ def put_before(places: list[Place], found: list[External], fake_mode: FakeTensor
             continue
         with _disable_current_modes():
             real = torch.tensor(number, dtype=_TYPES[type(number)])
-            fake = fake_mode.from_tensor(real)
-        mode = get_proxy_mode()
         target = f"_number{len(found)}"
-        setattr(mode.tracer.root, target, real)
-        track_tensor_tree(fake, mode.tracer.create_proxy("get_attr", target, (), {}), constant=None, tracer=mode.tracer)
+        fake = as_node(real, target, fake_mode)
         found.append(Before(real, fake, target, number, place))
         place.room.put(place.key, fake.item())
 

@@ -64,6 +64,12 @@ def folded(module: torch.fx.GraphModule, externals: Mapping[str, External], tabl
     return _Folding(module, externals, tables).lines()
 
 
+def where(external: External) -> tuple:
+    """What is equal of an external in two traces where both read the same."""
+    place = external.place
+    return id(place.room.owner), place.key, place.inside, geometry_of(external.tensor), external.tensor.storage_offset()
+
+
 class _Folding:
     def __init__(self, module: torch.fx.GraphModule, externals: Mapping[str, External], tables: Collection[tuple[int, Any]]) -> None:
         self.module, self.externals, self.tables = module, externals, tables
@@ -87,8 +93,7 @@ class _Folding:
         yield node.op
         external = self.externals.get(node.target) if node.op == "get_attr" else None
         if external is not None and external.place is not None:
-            place = external.place
-            yield str((id(place.room.owner), place.key, place.inside, geometry_of(external.tensor), external.tensor.storage_offset()))
+            yield str(where(external))
         elif node.op == "placeholder":
             yield str(node.meta["val"].shape)
         else:
