@@ -12,6 +12,7 @@ import sys
 import threading
 import types
 import unittest.mock
+import weakref
 from concurrent.futures import Future
 
 import pytest
@@ -159,7 +160,8 @@ def test_handlers_keep_no_record_of_a_capture(handler):
 FAR = [(lambda y: setattr(torch, "put_by_a_test", y), "torch.put_by_a_test", lambda: not hasattr(torch, "put_by_a_test")),
        (lambda y: setattr(nn.Tanh, "put_by_a_test", y), "Tanh.put_by_a_test", lambda: not hasattr(nn.Tanh, "put_by_a_test")),
        (lambda y: logging.getLogger("far of a test").__dict__.update(put=[y]), "Logger", lambda: not logging.getLogger("far of a test").put),
-       (lambda y: sys.modules["unittest.mock"].__dict__.update(put={1: (y,)}), "unittest.mock", lambda: not sys.modules["unittest.mock"].put[1])]
+       (lambda y: sys.modules["unittest.mock"].__dict__.update(put={1: (y,)}), "unittest.mock", lambda: not sys.modules["unittest.mock"].put),
+       (lambda y: weakref.finalize(nn, print, y) and None, "finalize", lambda: not [info for info in weakref.finalize._registry.values() if info.func is print])]
 
 
 @pytest.mark.parametrize(("put", "name", "is_gone"), FAR, ids=[name for _, name, _ in FAR])

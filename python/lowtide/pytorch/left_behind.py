@@ -16,6 +16,7 @@ import collections
 import functools
 import gc
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -101,12 +102,16 @@ def _holders(tensors: list[torch.Tensor]) -> list[Any]:
 
 def _is_ours(thing: Any) -> bool:
     kind = type(thing)
-    module = thing.__name__ if kind is types.ModuleType else (thing if issubclass(kind, (type, types.FunctionType)) else kind).__module__
-    return kind is Left or isinstance(module, str) and module.startswith(_OURS)
+    if kind is types.ModuleType:
+        return thing.__name__.startswith(_OURS)
+    of = thing if issubclass(kind, (type, types.FunctionType)) else kind
+    return kind is Left or isinstance(of.__module__, str) and of.__module__.startswith(_OURS) and of not in (weakref.finalize, weakref.finalize._Info)
 
 
 def _is_root(thing: Any) -> bool:
-    return issubclass(type(thing), (types.ModuleType, type, types.FunctionType)) or not issubclass(type(thing), _CONTAINERS) and type(thing).__module__ != "builtins"
+    kind = type(thing)
+    return issubclass(kind, (types.ModuleType, type, types.FunctionType)) or not issubclass(kind, (*_CONTAINERS, weakref.finalize._Info)) and (
+        kind.__module__ != "builtins")
 
 
 def _drop(holder: Any, held: Any) -> str | None:
@@ -129,7 +134,7 @@ def _drop(holder: Any, held: Any) -> str | None:
     entries = holder if issubclass(type(holder), dict) else attributes_of(holder)
     places = [key for key, value in dict.items(entries) if value is held] if isinstance(entries, dict) else []
     for key in places:
-        if "__builtins__" in entries or "__spec__" in entries:  # names of a module
+        if not isinstance(key, str) or "__builtins__" in entries or "__spec__" in entries:  # the second: names of a module
             del entries[key]
         else:
             entries[key] = None
