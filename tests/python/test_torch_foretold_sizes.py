@@ -80,7 +80,29 @@ def repeated(m, b):
     return m(b["x"]).repeat_interleave(b["counts"], dim=0).square().mean()
 
 
-KINDS = [chosen, without_loops, written, selected, two_places, beside_others, as_a_number, as_a_length, repeated]
+def written_through_a_view(m, b):
+    """Whoever asks holds the tensor before the write."""
+    mask = b["mask"].clone()
+    mask[2:4].logical_not_()
+    return m(b["x"])[mask].square().mean()
+
+
+def written_on_its_diagonal(m, b):
+    pairs = (b["mask"][:, None] == b["mask"]).byte()
+    pairs.fill_diagonal_(0)
+    rows, columns = torch.where(pairs)
+    y = m(b["x"])
+    return (y @ y.t())[rows, columns].mean()
+
+
+def written_behind_an_answer(m, b):
+    counts = b["counts"] + 1
+    first = m(b["x"])[counts > 1]
+    counts[0] = 1
+    return first.square().mean() + m(b["x"])[counts > 1].exp().mean()
+
+
+KINDS = [chosen, written_on_its_diagonal, without_loops, written, selected, two_places, beside_others, as_a_number, as_a_length, repeated]
 
 
 def twins():
@@ -102,6 +124,11 @@ def beside(loss_fn, batches, **options):
         assert torch.equal(loss, wanted.detach())
         assert not differences(model, mine, other, its)
     return step
+
+
+@pytest.mark.parametrize("loss_fn", [written_through_a_view, written_behind_an_answer])
+def test_what_was_written_meanwhile_is_part_of_the_number(loss_fn):
+    beside(loss_fn, [batch_of(0, 4), batch_of(1, 4), batch_of(2, 3), batch_of(3, 5)])
 
 
 @pytest.mark.parametrize("loss_fn", KINDS)

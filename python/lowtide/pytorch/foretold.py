@@ -100,9 +100,10 @@ def _written(node: torch.fx.Node) -> set[int]:
 
 
 def _leading_to(last: torch.fx.Node) -> list[torch.fx.Node] | None:
-    """The nodes that it depends on, in their order, and itself; None of too many, or where random numbers are drawn."""
-    wanted, memory, found = {last}, set(), []
-    for node in _backward_from(last):
+    """The nodes that it depends on, in their order, and itself, with what has been written into its memory since; None of too many, or where random
+    numbers are drawn."""
+    wanted, memory, found = {last}, _storages(last.meta.get("val")), []
+    for node in reversed(list(last.graph.nodes)):
         if node not in wanted and not (node.op == "call_function" and _written(node) & memory):
             continue
         tags = getattr(node.target, "tags", ())
@@ -115,11 +116,6 @@ def _leading_to(last: torch.fx.Node) -> list[torch.fx.Node] | None:
         wanted |= set(node.all_input_nodes)
         memory |= _storages([node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)])
     return found[::-1]
-
-
-def _backward_from(last: torch.fx.Node) -> list[torch.fx.Node]:
-    nodes = list(last.graph.nodes)
-    return nodes[:nodes.index(last) + 1][::-1]
 
 
 def foretell(asked: Any, sources: Callable[[torch.fx.Node], Source | None], batch: list[torch.Tensor],
