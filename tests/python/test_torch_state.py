@@ -213,3 +213,36 @@ def test_an_object_with_tensors_of_the_step_is_refused_by_name():
     with pytest.raises(lowtide.Unsupported, match="'packed' is a Packed that holds tensors of the step"):
         lowtide.plan(model, loss_fn, mine, data(0))
     assert model.packed is None
+
+
+class Spiking(nn.Module):
+    """A buffer that begins as another kind than it goes on as."""
+
+    def __init__(self, begins):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+        self.register_buffer("mem", begins, persistent=False)
+
+    def forward(self, x):
+        y = self.layer(x)
+        if self.mem is None or self.mem.shape != y.shape or self.mem.dtype != y.dtype:
+            self.mem = torch.zeros_like(y).detach()
+        self.mem = (self.mem * 0.9 + y).detach()
+        return y * self.mem
+
+
+@pytest.mark.parametrize("begins", [torch.zeros(0), torch.zeros(5, 4, dtype=torch.double), torch.zeros(5, 1), None], ids=["empty", "double", "column", "none"])
+def test_a_buffer_that_a_step_puts_anew_as_another_kind_takes_another_plan(begins):
+    torch.manual_seed(0)
+    model = Spiking(begins)
+    other = copy.deepcopy(model)
+    mine, its = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    batches = [torch.randn(n, 6, generator=torch.Generator().manual_seed(n)) for n in (5, 5, 3, 3)]
+    step = lowtide.compile_step(model, lambda m, x: m(x).square().mean(), mine, batches[0], effort=0.1)
+    for x in batches:
+        loss = step(x)
+        its.zero_grad()
+        wanted = other(x).square().mean()
+        wanted.backward()
+        its.step()
+        assert torch.equal(loss, wanted.detach()) and torch.equal(model.mem, other.mem) and torch.equal(model.layer.weight, other.layer.weight)

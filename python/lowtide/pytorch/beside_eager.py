@@ -206,7 +206,7 @@ class _Rehearsal:
             seen.problem = problem
         finally:
             self.contents.put_back()
-            self.subject.model.follow()
+            self.subject.model.follow(of_any_kind=True)
         return seen
 
     # ---- the two steps
@@ -269,7 +269,7 @@ class _Rehearsal:
         subject, model = self.subject, self.subject.model
         if not subject.native:
             seen.see("the random stream", subject.random_state(), True)
-        model.follow()
+        model.follow(of_any_kind=True)
         exact = None if subject.native else True  # updates are the plan's gradients'
         for name, buffer in model.buffers.items():
             seen.see(f"{BUFFER}{name}", buffer)

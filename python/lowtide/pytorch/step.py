@@ -552,8 +552,11 @@ def _watched(program: Program, code: Executable) -> list[tuple[int, int, str]]:
 
 
 def _answered(ready: Any, batch: list[torch.Tensor]) -> bool:
-    """Whether what decides its branches and sizes before the step gives the answers that it was planned for (foretold.py)."""
+    """Whether the model's buffers are of the kinds that it was planned for, and what decides its branches and sizes before the step gives the answers
+    (foretold.py)."""
     trace = ready.planned.captured.trace if isinstance(ready, _Ready) else None
+    if not (ready.model if trace is None else trace.model).fits():
+        return False
     foretold = [*trace.branches, *trace.sizes] if trace is not None else []
     if foretold:
         trace.model.follow()

@@ -80,11 +80,16 @@ class Model:
         followed = exchange.Followed(module, [*parameters, *buffers], [*parameters.values(), *buffers.values()], set(buffers))
         return Model(module, parameters, buffers, followed)
 
-    def follow(self) -> None:
-        """Buffers as they are now: one that was put anew takes the place of the one before. Raises Usage where a parameter was, or
-        a buffer of another kind."""
+    def fits(self) -> bool:
+        """Whether its buffers are of the kinds that they were."""
+        exchanged = self.followed.exchanged([*self.parameters.values(), *self.buffers.values()])
+        return not any(name in self.buffers and isinstance(found, torch.Tensor) and not _alike(found, held) for name, held, found in exchanged)
+
+    def follow(self, of_any_kind: bool = False) -> None:
+        """Buffers as they are now: one that was put anew takes the place of the one before. Raises Usage where a parameter was, or, unless
+        `of_any_kind`, a buffer of another kind."""
         for name, held, found in self.followed.exchanged([*self.parameters.values(), *self.buffers.values()]):
-            if name in self.buffers and isinstance(found, torch.Tensor) and _alike(found, held):
+            if name in self.buffers and isinstance(found, torch.Tensor) and (of_any_kind or _alike(found, held)):
                 self.buffers[name] = found
                 continue
             raise Usage(f"'{name}' is another tensor than when the step was compiled ({tuple(held.shape)} then, "
