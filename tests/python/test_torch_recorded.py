@@ -7,6 +7,8 @@ F = torch.nn.functional
 nn = torch.nn
 
 from lowtide.pytorch import planning, recorded  # noqa: E402
+from lowtide.pytorch.externals import Externals  # noqa: E402
+from lowtide.pytorch.known import KnownValues  # noqa: E402
 from lowtide.pytorch.options import StepOptions  # noqa: E402
 
 
@@ -59,7 +61,24 @@ class Checkpointed(nn.Module):
         return y.float().logsumexp(-1).mean() + F.huber_loss(y.float(), torch.zeros_like(x))
 
 
+class Omitted(nn.Module):
+    """Ops whose optional operands are given, and left out, by turns."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.weight = nn.Conv1d(4, 4, 1, bias=False), nn.Parameter(torch.rand(6))
+
+    def forward(self, x):
+        y = F.group_norm(self.convolution(x), 2) + F.layer_norm(x, (6,)) + F.layer_norm(x, (6,), self.weight) + F.instance_norm(x)
+        mask = torch.zeros(6, 6)
+        y = y[:, None].transpose(-1, -2).expand(-1, 2, -1, -1)
+        y = F.scaled_dot_product_attention(y, y, y) + F.scaled_dot_product_attention(y, y, y, is_causal=True) + F.scaled_dot_product_attention(y, y, y, mask)
+        z = y.clamp(max=0.5) + y.clamp(min=-0.5) + torch.nan_to_num(y) + torch.nan_to_num(y, posinf=3.0) + y.clip(-2, None).round(decimals=1).detach()
+        return z.std(unbiased=True) + z.std(correction=None) + z.sum(dtype=None) + F.nll_loss(z[:, 0].log_softmax(1), torch.zeros(3, 4, dtype=torch.long), ignore_index=1)
+
+
 CASES = {
+    "omitted": (Omitted, lambda: torch.randn(3, 4, 6)),
     "attention": (Attention, lambda: torch.randint(0, 11, (2, 4))),
     "images": (Images, lambda: torch.randn(2, 3, 8, 8)),
     "recurrent": (Recurrent, lambda: torch.randn(3, 4, 5)),
@@ -109,6 +128,18 @@ def test_the_short_way_notes_the_same_graph(name, monkeypatch):
     plain = captured(name)
     assert graph_of(short) == graph_of(plain)
     assert units_of(short) == units_of(plain)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_modes_that_call_each_other_note_what_pytorchs_dispatcher_has_them_note(name, monkeypatch):
+    captured(name)
+    taken = []
+    dispatch = KnownValues.dispatch
+    monkeypatch.setattr(KnownValues, "dispatch", lambda *more: taken.append(1) or dispatch(*more))
+    direct, ways = captured(name), []
+    monkeypatch.setattr(Externals, "go_on", lambda _, func, types, args, kwargs: ways.append(1) or func(*args, **kwargs))
+    assert graph_of(direct) == graph_of(captured(name))
+    assert len(taken) >= 2 * len(ways) > 40
 
 
 def test_an_op_that_fails_leaves_no_node(monkeypatch):

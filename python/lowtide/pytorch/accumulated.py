@@ -31,7 +31,7 @@ class Accumulated:
         self.nodes: list[Any] = []  # a leaf does not keep its own
         before: dict[int, torch.Tensor | None] = {}  # by the leaf's id: what was there
         for leaf in leaves:
-            node = torch.autograd.graph.get_gradient_edge(leaf).node
+            node = _adding_to(leaf)
             node.register_prehook(_putting_away(leaf, before))
             leaf.register_post_accumulate_grad_hook(_adding(before))
             self.nodes.append(node)
@@ -54,6 +54,12 @@ def _adding(held: dict[int, torch.Tensor | None]) -> Callable[[torch.Tensor], No
             leaf.grad = before if leaf.grad is None else before + leaf.grad
 
     return add
+
+
+def _adding_to(leaf: torch.Tensor) -> Any:
+    """Autograd's node that adds to the leaf's gradient. The view that shows it is no op of the trace."""
+    with torch.enable_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        return leaf.view_as(leaf).grad_fn.next_functions[0][0]
 
 
 def _nothing(gradients: Any) -> tuple[None, ...]:

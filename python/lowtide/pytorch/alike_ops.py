@@ -21,6 +21,7 @@ import functools
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._library.utils import is_builtin
 
@@ -133,7 +134,7 @@ class AlikeOps:
 
     def _key(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple | None, list[FakeTensor]]:
         tensors: list[FakeTensor] = []
-        key = [func, type(self.mode), torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
+        key = [id(func), type(self.mode), torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()]
         try:
             for value in args:
                 _add(key, value, tensors)
@@ -224,14 +225,25 @@ class AlikeOps:
         elements = torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype, device=_META)
         if entry.of is not None:
             elements.set_(tensors[entry.of].untyped_storage(), entry.offset, entry.shape, entry.stride)
-        return _fake(elements, entry, self.mode), _fake(elements, entry, self.mode)
+        return _fake(elements, entry.device, entry.rest, self.mode), _fake(elements, entry.device, entry.rest, self.mode)
 
 
-def _fake(elements: torch.Tensor, entry: _New, mode: Any) -> FakeTensor:
-    made = torch.Tensor._make_subclass(FakeTensor, elements, False, dispatch_device=True, device_for_backend_keys=entry.device)
+def same_memory(tensor: FakeTensor) -> FakeTensor:
+    """Another fake tensor of its memory and geometry, as PyTorch's `fast_detach` makes one."""
+    rest = _rests.get(tensor._fake_device)
+    if rest is None or tensor._has_symbolic_sizes_strides or tensor.is_conj() or tensor.is_neg() or tensor.layout is not torch.strided:
+        return fast_detach(tensor.fake_mode, tensor)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        elements = torch.empty(0, dtype=tensor.dtype, device=_META)
+        elements.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+        return _fake(elements, tensor._fake_device, rest, tensor.fake_mode)
+
+
+def _fake(elements: torch.Tensor, device: torch.device, rest: dict[str, Any], mode: Any) -> FakeTensor:
+    made = torch.Tensor._make_subclass(FakeTensor, elements, False, dispatch_device=True, device_for_backend_keys=device)
     torch._C._set_throw_on_mutable_data_ptr(made)
     attributes = made.__dict__
-    attributes.update(entry.rest)
+    attributes.update(rest)
     attributes["fake_mode"] = mode
     return made
 

@@ -157,6 +157,11 @@ class Call:
 
         return mapped(swap, self.args), mapped(swap, self.kwargs)
 
+    def exchange(self, change: Callable[[int], int]) -> None:
+        """The same of the call itself; nothing is made where no tensor changes, as in most calls."""
+        if any(change(t) != t for t in self.tensors()):
+            self.args, self.kwargs = self.with_tensors(change)
+
     @property
     def name(self) -> str:
         return str(self.target).replace(".default", "") if isinstance(self.target, torch._ops.OpOverload) else \
@@ -537,7 +542,7 @@ def _merge_equal(program: Program) -> None:
     seen: dict[Any, Call] = {}
     kept: list[Call] = []
     for call in program.calls:
-        call.args, call.kwargs = call.with_tensors(lambda t: now.get(t, t))
+        call.exchange(lambda t: now.get(t, t))
         touched = {program.tensors[t].storage for t in [*call.tensors(), *(o for o in call.outs if o is not None)]}
         if call.writes or call.hidden or call.random or touched & written or not call.outs:
             kept.append(call)

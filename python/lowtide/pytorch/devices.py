@@ -58,7 +58,7 @@ class Cpu:
     def digest(self, whole: torch.UntypedStorage) -> bytes:
         """A checksum of the bits of all bytes."""
         contents = (ctypes.c_char * whole.nbytes()).from_address(whole.data_ptr()) if whole.nbytes() else b""
-        return hashlib.blake2b(contents, digest_size=16).digest()
+        return hashlib.sha1(contents, usedforsecurity=False).digest()  # processors have instructions for it
 
     def prepare(self) -> None:
         """Makes what the process's first step would make for all later ones."""

@@ -15,11 +15,12 @@ Tests: tests/python/test_torch_externals.py.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -29,7 +30,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from . import recorded, this_thread
 from .reachable import Place, Reachable
-from .schemas import schema_writes, tensors_among
+from .schemas import schema_writes, tensors_among, without_defaults
+
+if TYPE_CHECKING:
+    from .known import KnownValues
 
 aten = torch.ops.aten
 _LIFTS = (aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
@@ -80,6 +84,7 @@ class External:
         return found.detach().as_strided(self.tensor.shape, self.tensor.stride(), offset)
 
 
+@functools.cache
 def _is_foreach(func: Any) -> bool:
     return isinstance(func, torch._ops.OpOverload) and func._schema.name.startswith("aten::_foreach_") and func._schema.name.endswith("_")
 
@@ -126,9 +131,10 @@ class Externals(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __init__(self, reachable: Reachable, fake_mode: FakeTensorMode) -> None:
+    def __init__(self, reachable: Reachable, fake_mode: FakeTensorMode, values: KnownValues) -> None:
+        """`values`: the mode around which this one is put on."""
         super().__init__()
-        self.fake_mode = fake_mode
+        self.fake_mode, self.values = fake_mode, values
         self.of: dict[Any, External] = {}
         self.found: list[External] = []
         self.by_storage: dict[int, list[tuple[torch.Tensor, Place]]] = {}
@@ -143,8 +149,8 @@ class Externals(TorchDispatchMode):
         kwargs = kwargs or {}
         if _is_foreach(func) and args[0] and args[0][0].device.type == "cpu":
             return self.one_by_one(func, args, kwargs)
-        if func in _LIFTS or not any(map(_is_real, tensors_among((*args, *kwargs.values())))):
-            return func(*args, **kwargs)
+        if not any(map(_is_real, tensors_among((*args, *kwargs.values())))) or func in _LIFTS:
+            return self.go_on(func, types, args, kwargs)
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if func is aten._local_scalar_dense.default:
             external = self.external(args[0])
@@ -154,6 +160,18 @@ class Externals(TorchDispatchMode):
                 return external.number
         args, kwargs = pytree.tree_unflatten([self.external(leaf).fake if _is_real(leaf) else leaf for leaf in leaves], tree)
         self.note_writes(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def go_on(self, func: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The op by the mode below, called as PyTorch's dispatcher would call it: that takes as long as all else which both do."""
+        below = torch._C._pop_torch_dispatch_stack(None)
+        try:
+            if below is self.values:
+                if (args and args[-1] is None) or (kwargs and any(value is None for value in kwargs.values())):
+                    args, kwargs = without_defaults(func, args, kwargs)
+                return below.dispatch(func, types, args, kwargs)
+        finally:
+            torch._C._push_on_torch_dispatch_stack(below)
         return func(*args, **kwargs)
 
     @contextlib.contextmanager

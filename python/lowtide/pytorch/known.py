@@ -69,6 +69,9 @@ class KnownValues(TorchDispatchMode):
         return real
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return self.dispatch(func, types, args, kwargs)
+
+    def dispatch(self, func: Any, types: Any, args: tuple, kwargs: dict[str, Any] | None) -> Any:
         device = recorded.device_asked(func, types, args)
         if device is not recorded.DECLINED:
             return device
@@ -107,6 +110,8 @@ class KnownValues(TorchDispatchMode):
 
     def follow(self, func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> None:
         tensors = tensors_among((*args, *kwargs.values()))
+        if tensors and not any(NAME in vars(t) for t in tensors):
+            return  # as of most ops: there is neither a value to compute nor one that is spoiled
         made = tensors_among((out,))
         small = all(_is_small(t) for t in made)
         plain = torch.Tag.nondeterministic_seeded not in func.tags and small

@@ -18,12 +18,11 @@ import operator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental import proxy_tensor
 from torch.utils._python_dispatch import autograd_would_have_decomposed
 
-from .alike_ops import UNKNOWN, AlikeOps
+from .alike_ops import UNKNOWN, AlikeOps, same_memory
 from .schemas import tensors_among
 
 _DEVICE = torch.ops.prim.device.default
@@ -140,7 +139,7 @@ def _is_noted(one: Any) -> bool:
 
 
 def _copy(tensor: FakeTensor | None) -> FakeTensor | None:
-    return None if tensor is None else fast_detach(tensor.fake_mode, tensor)
+    return None if tensor is None else same_memory(tensor)
 
 
 def _take(tensor: FakeTensor, value: Any, node: Any, tracer: Any) -> None:

@@ -25,6 +25,22 @@ def schema_writes(target: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]
     return written
 
 
+def without_defaults(target: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments without those that say what the schema says, as PyTorch's dispatcher hands them on. The first time that it calls a mode
+    it leaves in place the tensors that are not there."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return args, kwargs
+    schema = target._schema.arguments
+    defaults = {argument.name: argument.default_value for argument in schema if argument.has_default_value()}
+    while args and schema[len(args) - 1].name in defaults and _same(args[-1], defaults[schema[len(args) - 1].name]):
+        args = args[:-1]
+    return args, {name: value for name, value in kwargs.items() if name not in defaults or not _same(value, defaults[name])}
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default)
+
+
 @functools.cache
 def counts_once(target: Any) -> bool:
     """Whether PyTorch's count of writes of a tensor grows by one each time that the op writes it, or by none where `calls.py` says so.

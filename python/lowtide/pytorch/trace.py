@@ -165,6 +165,7 @@ class _Labels:
         self.ended, self.noting = ended, noting  # the first is to be called when the user's code has its loss, the second holds while it runs
         self.names = {id(module): name for name, module in model.named_modules()}
         self.stack: list[str] = []
+        self.lines: dict[Any, str] = {}  # places of lines of the user's code
         self.phase = FORWARD
         self.of_sequence: int | None = None
         self.draws = frozen.Draws()
@@ -191,12 +192,13 @@ class _Labels:
         retraced = dynamo.stack_now()
         if retraced is not None:
             return self.note(place_of_stack(retraced), dynamo.module_now())
-        frame, frames = sys._getframe(1), []
-        while frame is not None and not frames:
-            if not _is_theirs(frame.f_code.co_filename):
-                frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
+        frame = sys._getframe(1)
+        while frame is not None and _is_theirs(frame.f_code.co_filename):
             frame = frame.f_back
-        place = place_of_frames(frames)
+        line = (frame.f_code.co_filename, frame.f_lineno, "") if frame is not None else None
+        if line not in self.lines:
+            self.lines[line] = place_of_frames([] if line is None else [line])
+        place = self.lines[line]
         self.draws.look(place)
         return self.note(place)
 
@@ -389,6 +391,7 @@ _OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.di
          *(library.__file__ for library in (contextlib, copy, copyreg, functools, pickle)), *(os.path.dirname(library.__file__) for library in [sys.modules.get("numpy")] if library is not None))
 
 
+@functools.lru_cache(4096)
 def _is_theirs(name: str) -> bool:
     """PyTorch's code, numpy's or ours."""
     return name.startswith(_OURS)
@@ -503,7 +506,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         def followed(*flat: torch.Tensor) -> list[Any]:
             before = torch.is_autocast_cache_enabled()
             torch.set_autocast_cache_enabled(True)  # as in eager mode: a weight that is used twice is cast once
-            externals = Externals(note.reachable, flat[0].fake_mode)
+            externals = Externals(note.reachable, flat[0].fake_mode, values)
             seen.append(externals)
             note.left.modes.append(flat[0].fake_mode)
             formulas = real_formulas() if options.real_formulas else fake_kernels()

@@ -173,7 +173,7 @@ class _Builder:
             before.append(unit.number)
 
     def take(self, call: Call) -> None:
-        call.args, call.kwargs = call.with_tensors(self.now)
+        call.exchange(self.now)
         call.writes = tuple(self.now(t) for t in call.writes)
         call.hidden = tuple(self.now(t) for t in call.hidden)
         if call.view:
