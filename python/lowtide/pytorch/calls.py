@@ -103,6 +103,11 @@ def _refs(value: Any, found: list[int]) -> list[int]:  # recursion: as `mapped`
     return found
 
 
+@functools.cache
+def _name_of(target: torch._ops.OpOverload) -> str:
+    return str(target).replace(".default", "")
+
+
 @dataclass
 class Storage:
     """`base`: the tensor that brought it, of which all others in it are views."""
@@ -145,10 +150,13 @@ class Call:
     into: Callable | None = None  # the function that leaves the result where the first operand lies (parts.py)
     node: Any = None  # of the graph that was read
     said: Call | None = None  # the call that was traced, where this one makes what that did
+    among: tuple = field(default=(), compare=False, repr=False)  # arguments, and the tensors that were found among them
 
     def tensors(self) -> list[int]:
-        """The tensors among the arguments."""
-        return _refs((self.args, self.kwargs), [])
+        """The tensors among the arguments: a list that nobody changes."""
+        if not self.among or self.among[0] is not self.args or self.among[1] is not self.kwargs:
+            self.among = (self.args, self.kwargs, _refs((self.args, self.kwargs), []))
+        return self.among[2]
 
     def with_tensors(self, change: Callable[[int], int]) -> tuple[tuple, dict[str, Any]]:
         """Arguments in which every tensor is exchanged."""
@@ -164,8 +172,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        return str(self.target).replace(".default", "") if isinstance(self.target, torch._ops.OpOverload) else \
-            self.target.__name__
+        return _name_of(self.target) if isinstance(self.target, torch._ops.OpOverload) else self.target.__name__
 
 
 def instead_of(call: Call, target: Callable, args: tuple, out: int) -> Call:

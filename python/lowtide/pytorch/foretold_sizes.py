@@ -123,8 +123,13 @@ def _is_whole(asked: Any) -> bool:
 
 def are_open(module: torch.fx.GraphModule) -> bool:
     """Whether a shape in the graph is not known before the step."""
-    tensors = (t for node in module.graph.nodes for t in pytree.tree_leaves(node.meta.get("val")) if isinstance(t, torch.Tensor))
-    return any(isinstance(n, torch.SymInt) for t in tensors for n in t.shape)
+    return any(_is_open(node.meta.get("val")) for node in module.graph.nodes)
+
+
+def _is_open(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return any(type(n) is not int for n in value.shape)
+    return isinstance(value, (tuple, list, dict)) and any(_is_open(leaf) for leaf in pytree.tree_leaves(value))
 
 
 def _is_mask(index: Any) -> bool:

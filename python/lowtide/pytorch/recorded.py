@@ -88,7 +88,10 @@ def record(func: Any, args: tuple, kwargs: dict[str, Any], alike: AlikeOps) -> A
     if True in constant and (all(constant) or func._schema.is_mutable):
         return DECLINED
     name = _word(tracer.graph, func.overloadpacket.__name__)
-    node = tracer.graph.create_node("call_function", func, operands, named, name=name)
+    node = tracer.graph.create_node("call_function", func, name=name)  # which walks over arguments that it is given
+    node.args = operands
+    if named:
+        node.kwargs = named
     torch._C._unset_dispatch_mode(_PROXY)
     try:
         out, value = alike.call(func, args, kwargs)
@@ -126,7 +129,8 @@ def _note(out: Any, value: Any, node: Any, tracer: Any) -> None:
         values = [_copy(one) for one in out] if value is UNKNOWN else value
         node.meta["val"] = type(out)(values)
         for index, (one, again) in enumerate(zip(out, values, strict=True)):
-            place = tracer.graph.create_node("call_function", operator.getitem, (node, index), {})
+            place = tracer.graph.create_node("call_function", operator.getitem)
+            place.args = (node, index)
             if one is not None:
                 _take(one, _copy(again), place, tracer)
         return None

@@ -375,6 +375,7 @@ def place_of_stack(stack: str) -> str:
 _PLACE = re.compile(r"(?:([^:/]*): )?([^:]+):(\d+): ")
 
 
+@functools.lru_cache(4096)
 def module_and_source(place: str) -> tuple[str, str]:
     """The parts of "module: folders/folder/file.py:line: code": module, and "folder/file.py:line", as src/io/source_line.h has it
     (what lies below site-packages, of other files the last folder). What the place does not say is ""."""

@@ -18,6 +18,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any, NamedTuple
 
 import torch
@@ -94,7 +95,7 @@ class _Tensor:
                     hooks.update(entries)
                 setattr(tensor, name, hooks)
         attributes = vars(tensor)
-        if len(attributes) != len(self.attributes) or not all(map(_is, attributes.items(), self.attributes.items())):
+        if not _same_entries(attributes, self.attributes):
             attributes.clear()
             attributes.update(self.attributes)
         if self.version is None or tensor._version == self.version:
@@ -159,9 +160,12 @@ class Note:
 
     def put_back(self) -> None:
         """Makes all as it was."""
-        for change in self.changes():
-            self.touched.setdefault((id(change.room.owner), change.key), change)
-        for room in self.reachable.rooms:
+        rooms = self.reachable.rooms
+        touched = [room for room in rooms if not _untouched(room)]
+        for room in touched:
+            for key, before, after in _differences(room):
+                self.touched.setdefault((id(room.owner), key), Change(room, key, before, after))
+        for room in rooms if touched else ():  # all: what is put back may be kept in several
             if not _untouched(room):
                 room.write(room.seen)
         for tensor in self.tensors:
@@ -188,7 +192,11 @@ def _untouched(room: Room) -> bool:
     now = room.read()
     if isinstance(room, State):
         return same(room.seen[""], now[""])
-    return len(now) == len(room.seen) and all(map(_is, now.items(), room.seen.items()))
+    return _same_entries(now, room.seen)
+
+
+def _same_entries(now: dict[Any, Any], seen: dict[Any, Any]) -> bool:
+    return len(now) == len(seen) and all(map(is_, now.values(), seen.values())) and (all(map(is_, now, seen)) or list(now) == list(seen))
 
 
 def _differences(room: Room) -> Iterator[tuple[Any, Any, Any]]:
@@ -201,10 +209,6 @@ def _differences(room: Room) -> Iterator[tuple[Any, Any, Any]]:
             yield key, before, after
     for key in [key for key in now if key not in room.seen]:
         yield key, MISSING, now[key]
-
-
-def _is(a: tuple, b: tuple) -> bool:
-    return a[1] is b[1] and (a[0] is b[0] or a[0] == b[0])
 
 
 @contextlib.contextmanager
