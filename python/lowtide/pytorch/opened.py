@@ -30,7 +30,7 @@ _EVENTS = frozenset(("open", *_CHANGING, *_LISTING, *_STARTING, *_CONNECTING))
 _OF_PYTHON = (".py", ".pyc", ".pyd", ".so", ".pth")
 _DEVICES = ("/proc/", "/sys/", "/dev/")
 _KINDS = frozenset({"exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"})  # they ask for no more than the kind
-_KEEPING = ("torch._inductor", "torch._dynamo", "triton", "torch.utils.cpp_extension")  # modules of compilers
+_KEEPING = ("torch._inductor", "torch._dynamo", "triton", "torch.utils.cpp_extension", "numba")  # modules of compilers
 _LATER = "; read what it needs before the step is compiled, or outside of loss_fn and give it in the batch"
 
 
