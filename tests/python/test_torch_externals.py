@@ -365,3 +365,30 @@ def test_plans_of_one_step_may_write_other_tensors(change):
         its.step()
         assert torch.equal(loss, wanted)
         assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)), (change, k)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "teacher", "of the step"])
+def test_other_memory_by_set_is_refused_by_name(kind):
+    model, teacher = nn.Linear(3, 3), nn.Linear(3, 3)
+    model.register_buffer("kept", torch.zeros(3))
+
+    def loss_fn(m, x):
+        y = m(x)
+        tensor = {"buffer": m.kept, "teacher": teacher.weight.detach(), "of the step": torch.zeros(3)}[kind]
+        tensor.set_(torch.ones(3) + 1)
+        return (y * tensor.sum()).square().mean()
+
+    with pytest.raises(lowtide.Unsupported, match=r"is given other memory by set_\(\)"):
+        lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(2, 3), effort=0.1)
+
+
+def test_numpy_is_seeded_in_no_step():
+    numpy = pytest.importorskip("numpy")
+    model = nn.Linear(3, 3)
+
+    def loss_fn(m, x):
+        numpy.random.seed(1)
+        return m(x).square().mean()
+
+    with pytest.raises(lowtide.Unsupported, match="numbers are drawn from Python's or numpy's"):
+        lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(2, 3), effort=0.1)

@@ -1,6 +1,7 @@
 """Files, processes and folders that loss_fn would use are refused by name before they are touched; what it asks of paths is held."""
 
 import json
+import os
 import pathlib
 import subprocess
 import threading
@@ -50,12 +51,15 @@ USES = {
     "a process": (lambda d, y: subprocess.run(["true"], check=True), "a process is started"),
     "a folder": (lambda d, y: sorted(d.iterdir()), "is read, which"),
     "a folder that is made": (lambda d, y: (d / "more").mkdir(), "more' is changed on the disk"),
+    "another folder to be in": (lambda d, y: os.chdir(d), "the process goes to the folder"),
+    "times": (lambda d, y: os.utime(d / "log.txt", (1, 1)), "log.txt' is changed on the disk"),
     "a file that goes": (lambda d, y: (d / "log.txt").unlink(), "log.txt' is changed on the disk"),
 }
 
 
 @pytest.mark.parametrize("kind", USES)
-def test_what_is_used_outside_of_the_process_is_refused_before_it_is_touched(kind, tmp_path):
+def test_what_is_used_outside_of_the_process_is_refused_before_it_is_touched(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # and back behind the test
     use, said = USES[kind]
     (tmp_path / "log.txt").write_text("first\n")
     (tmp_path / "settings.json").write_text('{"rate": 2.0}')

@@ -3,10 +3,12 @@
 import array
 import builtins
 import collections
+import contextlib
 import ctypes
 import dataclasses
 import functools
 import importlib
+import math
 import operator
 import sys
 import threading
@@ -111,6 +113,72 @@ def other_code():
 exchanged_code.factor = 1.0
 
 
+class Operators:
+    on, by = False, 1.0
+
+    def __bool__(self):
+        return self.on
+
+    def __rmul__(self, other):
+        return other * self.by
+
+
+class Other(Operators):
+    by = 3.0
+
+
+class Named:
+    """Equal to those of the same name."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+
+class Tripled(nn.Module):
+    def forward(self, x):
+        return x * 3
+
+
+def attempted(thing):
+    try:
+        return thing.not_yet
+    except AttributeError:
+        return 1.0
+
+
+def suppressed(thing):
+    with contextlib.suppress(AttributeError):
+        return thing.inner.not_yet
+    return 1.0
+
+
+def not_yet_defined():
+    try:
+        return NOT_YET_DEFINED
+    except NameError:
+        return 1.0
+
+
+def not_yet_imported():
+    try:
+        import module_of_a_test_that_comes_later
+    except ImportError:
+        return 1.0
+    return module_of_a_test_that_comes_later.RATE
+
+
+def later_module(name, **entries):
+    made = types.ModuleType(name)
+    vars(made).update(entries)
+    sys.modules[name] = made
+
+
 @functools.lru_cache
 def cached():
     return HELPERS.WEIGHT
@@ -128,12 +196,18 @@ def _moved(ordered):
 
 def kinds():
     """By kind: the factor of the loss, and what changes what it reads."""
-    cfg = types.SimpleNamespace(rate_main=1.0, inner=types.SimpleNamespace(w_x=1.0), text="rate_main * 2", format="{0.rate_main:.3f}")
+    cfg = types.SimpleNamespace(rate_main=1.0, inner=types.SimpleNamespace(w_x=1.0), zero=0.0, text="rate_main * 2", format="{0.rate_main:.3f}")
     weights, inside, branches, local, cell = Weights(), Inside(), Branches(), threading.local(), ctypes.c_double(1.0)
     ordered, plain, chain = collections.OrderedDict(a=1.0, b=2.0), dict(a=1.0, b=2.0), collections.ChainMap({}, {"a": 1.0})
     shown, raw, numbers = types.MappingProxyType(plain), bytearray(b"\1\2"), array.array("d", [1.0])
     view, weak, lazy = memoryview(raw), weakref.ref(weights), Cached()
     local.rate = 1.0
+    empty, operators, named, tripled, beside = types.SimpleNamespace(), Operators(), Named("a"), Tripled(), nn.Linear(2, 2)
+    bare, problem, buffers = Weights.__new__(Weights), ValueError(1.0), nn.Module()
+    buffers.register_buffer("one", torch.ones(()))
+    torch.Tensor.of_a_test = lambda t: t * 1.0
+    later_module("swapped_module_of_a_test", RATE=1.0)
+    sys.modules.pop("module_of_a_test_that_comes_later", None)
     which, part, module_name = ["main"], ["x"], "settings_of_a_test"
     return {
         "getattr": (lambda: getattr(weights, f"rate_{which[0]}"), lambda: setattr(weights, "rate_main", 2.0)),
@@ -185,6 +259,22 @@ def kinds():
         "dict in a package's module": (lambda: F.RATES_OF_A_TEST["a"], lambda: F.RATES_OF_A_TEST.update(a=F.RATES_OF_A_TEST["a"] + 1)),
         "function of a package's module": (lambda: F.factor_of_a_test(), lambda: setattr(F, "factor_of_a_test", lambda: 3.0)),
         "builtin": (lambda: RATE_OF_ALL, lambda: setattr(builtins, "RATE_OF_ALL", RATE_OF_ALL + 1)),  # noqa: F821
+        "attempted": (lambda: attempted(empty), lambda: setattr(empty, "not_yet", 2.0)),
+        "suppressed": (lambda: suppressed(types.SimpleNamespace(inner=bare)), lambda: setattr(bare, "not_yet", 2.0)),
+        "global that comes later": (not_yet_defined, lambda: globals().update(NOT_YET_DEFINED=globals().pop("NOT_YET_DEFINED", 1.0) + 1)),
+        "module that comes later": (not_yet_imported, lambda: later_module("module_of_a_test_that_comes_later", RATE=2.0)),
+        "another module": (lambda: importlib.import_module("swapped_module_of_a_test").RATE, lambda: later_module("swapped_module_of_a_test", RATE=2.0)),
+        "truth": (lambda: 2.0 if operators else 1.0, lambda: setattr(operators, "on", True)),
+        "reflected operator": (lambda: 2.0 * operators, lambda: setattr(operators, "by", 2.0)),
+        "another class": (lambda: operators.by, lambda: setattr(operators, "__class__", Other)),
+        "key that is an object": (lambda: float(len(next(iter({named: 1})).name)), lambda: setattr(named, "name", "abc")),
+        "member of a set": (lambda: 2.0 if Named("b") in {named} else 1.0, lambda: setattr(named, "name", "b")),
+        "call of a class": (lambda: float(tripled(1.0)), lambda: setattr(Tripled, "__call__", lambda self, x: x * 5.0)),
+        "method of tensors": (lambda: torch.ones(()).of_a_test(), lambda: setattr(torch.Tensor, "of_a_test", lambda t: t * 2.0)),
+        "gradient beside": (lambda: 1.0 if beside.weight.grad is None else 2.0, lambda: setattr(beside.weight, "grad", torch.ones(2, 2))),
+        "another buffer": (lambda: sum(buffers.buffers()), lambda: buffers.register_buffer("two", torch.ones(()))),
+        "arguments of an exception": (lambda: problem.args[0], lambda: setattr(problem, "args", (2.0,))),
+        "sign of nothing": (lambda: math.copysign(1.0, cfg.zero), lambda: setattr(cfg, "zero", -0.0)),
         "of a thread": (lambda: local.rate, lambda: setattr(local, "rate", 2.0)),
     }
 

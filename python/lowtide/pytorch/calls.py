@@ -241,21 +241,15 @@ def draws(target: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
 
 @functools.cache
 def functional(target: Any) -> Any:
-    """The op that computes what an in-place one does and writes nothing; None where there is none. It takes the same operands under the same
-    names: its overload may have another name (`pow_.Scalar` is `pow.Tensor_Scalar`, while `pow.Scalar` has a number for its base)."""
-    name = target._schema.name.split("::")
-    if not name[1].endswith("_") or name[1].endswith("__"):
-        return None
-    packet = getattr(getattr(torch.ops, name[0]), name[1][:-1], None)
-    if packet is None:
-        return None
+    """The op that computes what an in-place one does, of the same operands, and writes nothing (`pow.Tensor_Scalar` for `pow_.Scalar`), or None."""
+    library, name = target._schema.name.split("::")
+    packet = getattr(getattr(torch.ops, library), name[:-1], None) if name.endswith("_") and not name.endswith("__") else None
+    overloads = sorted(packet.overloads(), key=lambda overload: overload != target._overloadname) if packet is not None else []
+    return next((f for f in (getattr(packet, overload) for overload in overloads) if _operands(f) == _operands(target) and not f._schema.is_mutable), None)
 
-    def operands(schema: Any) -> list[tuple[str, str]]:
-        return [(argument.name, str(argument.type)) for argument in schema.arguments]
 
-    overloads = sorted(packet.overloads(), key=lambda overload: overload != target._overloadname)
-    found = (getattr(packet, overload) for overload in overloads)
-    return next((f for f in found if operands(f._schema) == operands(target._schema) and not f._schema.is_mutable), None)
+def _operands(target: Any) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in target._schema.arguments]
 
 
 def one_number(tensor: torch.Tensor) -> torch.Tensor:

@@ -29,6 +29,7 @@ import functools
 import itertools
 import operator
 import os
+import sys
 import types
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -37,23 +38,20 @@ from typing import Any, NamedTuple
 import torch
 
 from .externals import geometry_of
-from .held_whole import BARE_NAMESPACES, CodeOf, Inside, Length, Members, Order, Value, Whole, contents_of, names_in
+from .called_names import MAKING, UNREAD, called_by_itself, methods_of, names_read
+from .held_whole import BARE_NAMESPACES, CodeOf, Inside, KindOf, Length, Members, Order, Value, Whole, contents_of, names_in
 from .hooks import OF_ALL_MODULES
 from .insides import environment, is_buffer
-from .made_names import IMPORTING, POSITIONS, Read, in_format, walks_over_attributes
+from .made_names import POSITIONS, Read, in_format, walks_over_attributes
 from .opened import stated
 from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
-                        is_packaged, modules_named, names_loaded, names_of, slots_of, words_of)
+                        is_packaged, modules_named, names_loaded, names_of, names_tried, slots_of, words_of)
 from .untouched import equal_bits, same
 
 MANY = 1_000  # entries of a container whose entries are looked at one by one
 LARGE = 10_000  # of one with nothing but plain values
 READ = "what was read off it"  # in the place of a tensor's numbers
 ARRAY = 1 << 20  # bytes of an array
-_UNREAD = frozenset("""__init__ __new__ __repr__ __str__ __setstate__ __getstate__ __reduce__ __deepcopy__ __del__ __init_subclass__ extra_repr
-    reset_parameters _init_weights __dir__ state_dict load_state_dict""".split())
-_MAKING = frozenset({"__init__", "__new__", "__post_init__"})  # run where a class is called
-_OF_FUNCTIONS = frozenset({"forward", "backward", "setup_context", "vmap", "jvp", "vjp"})  # run by autograd
 _OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
@@ -75,47 +73,9 @@ class Turned(Entry):
     """One that the step itself gives another value in each step."""
 
 
-def _called_by_itself(name: str, kind: type, called: bool) -> bool:
-    """Methods that Python or PyTorch calls without their name in the code. `called`: the code names the class, and may make objects of it."""
-    if issubclass(kind, torch.autograd.Function):
-        return name in _OF_FUNCTIONS
-    if name in _MAKING:
-        return called
-    return name == "forward" or name.startswith("__") and name.endswith("__") and name not in _UNREAD
-
-
-@functools.lru_cache(maxsize=10_000)
-def _names_read(kind: type) -> frozenset[str]:
-    """What methods of a package's class name, or those that a class of the user's has of a package's."""
-    names: set[str] = set()
-    waiting = []
-    for base in kind.__mro__:
-        if base in (torch.nn.Module, object) or not is_packaged(base):
-            continue
-        for name, method in vars(base).items():
-            function = method.fget if isinstance(method, property) else method
-            if isinstance(function, types.FunctionType) and name not in _UNREAD:
-                names |= names_of(function.__code__)
-                waiting.append(function)
-    for function in _of_functions_called(waiting):
-        names |= names_of(function.__code__)
-    return frozenset(names)
-
-
-def _of_functions_called(waiting: list[types.FunctionType]) -> Iterator[types.FunctionType]:
-    """The methods of each autograd.Function that a package's code comes to within its own files: they read objects that they are given."""
-    seen, package = set(waiting), {function.__module__.partition(".")[0] for function in waiting if function.__module__} - {"torch"}
-    while waiting:
-        function = waiting.pop()
-        for name in function.__code__.co_names:
-            found = function.__globals__.get(name)
-            if isinstance(found, type) and issubclass(found, torch.autograd.Function) and found is not torch.autograd.Function:
-                yield from (m.__func__ for key, m in vars(found).items() if key in _OF_FUNCTIONS and isinstance(m, staticmethod)
-                            and isinstance(m.__func__, types.FunctionType))
-            elif isinstance(found, types.FunctionType) and found not in seen and len(seen) < MANY and found.__module__ and (
-                    found.__module__.partition(".")[0] in package):
-                seen.add(found)
-                waiting.append(found)
+def _gradient(tensor: torch.Tensor) -> Any:
+    """Which one a tensor has, as its contents are read in each step."""
+    return id(tensor.grad) if tensor.grad is not None else None
 
 
 class Walk:
@@ -127,6 +87,7 @@ class Walk:
         self.methods: dict[tuple[int, str], Entry] = {}
         self.names: set[str] = set(self.noted.names)
         self.words: set[str] = set()  # names that the code has as words, which may be looked for where they are not
+        self.tried: set[str] = set()  # names that code looks for and catches that they are not there
         self.whole = set(map(id, self.noted.whole))  # objects of which all attributes are held
         self.walking = False  # any function of the user's, but methods, may read attributes that it does not name
         self.unseen: dict[str, int] = {}  # arrays that are too large to compare, with their bytes
@@ -148,6 +109,8 @@ class Walk:
         for (path, only_kind), seen in self.noted.paths.asked.items():
             room = Inside(path, f"what lies at '{path}'", functools.partial(stated, only_kind=only_kind))
             self.entries[id(room), ""] = Entry(room, "", seen)
+        for name in filter(functools.partial(hasattr, torch.Tensor), self.names):
+            self.method(torch.Tensor, name, vars(torch.Tensor).get(name, MISSING))
         if self.names & {"environ", "getenv"}:
             self.inside(os.environ, "os.environ", environment)
 
@@ -223,7 +186,10 @@ class Walk:
         elif any(base.__module__ == "numpy" and base.__name__ == "ndarray" for base in kind.__mro__):
             if thing.nbytes > ARRAY:
                 self.unseen[path] = thing.nbytes
-            elif not thing.dtype.hasobject:
+            elif thing.dtype.hasobject:
+                self.inside(thing, path, lambda array: tuple(map(id, array.flat)))
+                self.inner(thing.flat, f"an entry of {path}", names)
+            else:
                 self.inside(thing, path, lambda array: (array.shape, str(array.dtype), array.tobytes()))
         elif is_buffer(kind):
             size = contents_of(thing, MISSING)
@@ -237,6 +203,9 @@ class Walk:
                 self.later(inner, path, names)
         elif thing is os.environ:
             self.names.add("environ")
+        elif issubclass(kind, BaseException):
+            self.inside(thing, path, lambda problem: tuple(map(id, problem.args)))
+            self.inner(thing.args, f"{path}.args", names)
         elif issubclass(kind, type):
             self.class_data(thing, names, called=True)
         else:
@@ -254,8 +223,8 @@ class Walk:
         names = names_of(function.__code__)
         of_class = "." in function.__qualname__ and not function.__qualname__.rpartition(".")[0].endswith("<locals>")
         self.walking |= not of_class and walks_over_attributes(names, self.noted.blind)
-        for module in modules_named(function, names):
-            self.later(module, module.__name__, frozenset())
+        for name, module in modules_named(function, names):
+            self.hold(self.room(lambda: Names(sys.modules, "sys.modules", frozenset()), sys.modules), name, module, frozenset())
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             room = self.room(lambda cell=cell, name=name: Cell(cell, name), cell)
             for key, value in room.read().items():
@@ -274,18 +243,24 @@ class Walk:
         for name in names:
             if name in function.__globals__:
                 self.hold(room, name, function.__globals__[name], frozenset())
+        modules = self.room(lambda: Names(sys.modules, "sys.modules", frozenset()), sys.modules)
+        for name in names_tried(function.__code__) - function.__globals__.keys() - vars(builtins).keys():
+            self.entries[id(function.__globals__), name] = Entry(room, name, MISSING)
+            if name not in sys.modules:
+                self.entries[id(sys.modules), name] = Entry(modules, name, MISSING)
 
     def read(self, code: types.CodeType) -> None:
         if code not in self.code:
             self.code.add(code)
-            self.names |= names_loaded(code) if code.co_name in _MAKING else names_of(code)
+            self.names |= names_loaded(code) if code.co_name in MAKING else names_of(code)
             self.words |= words_of(code)
+            self.tried |= names_tried(code)
 
     def python_module(self, module: types.ModuleType, path: str) -> None:
         """Its entries under the names of the code; a package's functions and classes by identity alone."""
         packaged = is_packaged(module)
         room = self.room(lambda: Names(vars(module), path, frozenset()), vars(module))
-        for name in self.names & vars(module).keys():
+        for name in (self.names | {"__getattr__"}) & vars(module).keys():
             value = vars(module)[name]
             if packaged and (callable(value) or isinstance(value, types.ModuleType)):
                 self.entries[id(vars(module)), name] = Entry(room, name, value)
@@ -308,9 +283,11 @@ class Walk:
                 self.names.update(vars(base).get(POSITIONS, ()))
             for name in (self.names | names) & data.keys():
                 self.hold(room, name, data[name], names)
+            if issubclass(base, torch.nn.Module) and "__call__" not in vars(base):
+                self.method(base, "__call__", MISSING)
             for name, method in list(vars(base).items()):
-                by_itself = (called or thing is not MISSING) and _called_by_itself(name, kind, called)
-                if not by_itself and (name in _UNREAD or name not in self.names and name not in names):
+                by_itself = (called or thing is not MISSING) and called_by_itself(name, kind, called)
+                if not by_itself and (name in UNREAD or name not in self.names and name not in names):
                     continue
                 found = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
                 if isinstance(method, (types.FunctionType, property, classmethod, staticmethod)):
@@ -329,29 +306,34 @@ class Walk:
         if issubclass(kind, _CONTAINERS):
             self.container(thing, kind, path, names)
         packaged = is_packaged(kind)
+        if not packaged or issubclass(kind, torch.nn.Module):
+            self.entries[id(thing), KindOf] = Entry(KindOf(thing, f"the class of {path}" if path else "the model's class"), "", kind)
         if not issubclass(kind, (torch.optim.Optimizer, *_CONTAINERS)):
-            names = names | _names_read(kind)
+            names = names | names_read(kind)
         self.class_data(kind, names, thing)
         attributes, wanted = attributes_of(thing), self.names | names
         is_open = self.is_open(thing, kind, packaged)
         if is_open and attributes is not None and not issubclass(kind, torch.nn.Module):
             self.length(attributes, f"{path}.__dict__")
-        if attributes:
+        if attributes is not None:
             room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
             wanted = wanted | {name for name in attributes if is_open and isinstance(name, str) and not (
                 issubclass(kind, torch.nn.Module) and (name.startswith("_") or name == "training"))}
             for name in (wanted | {"__wrapped__"}) & attributes.keys():
                 self.hold(room, name, attributes[name], names)
-            for name in self.absent(kind, packaged) - attributes.keys():
+            for name in (self.absent(kind, packaged) | self.tried) - attributes.keys():
                 self.entries[id(attributes), name] = Entry(room, name, MISSING)
             if issubclass(kind, torch.nn.Module):
                 self.module(attributes, room, path, names)
         slots = dict(slots_of(kind))
         if slots:
             room = self.room(lambda: Slots(thing, path), thing)
-            for name, value in room.read().items():
+            held = room.read()
+            for name, value in held.items():
                 if name in wanted or is_open:
                     self.hold(room, name, value, names)
+            for name in self.tried & slots.keys() - held.keys():
+                self.entries[id(thing), name] = Entry(room, name, MISSING)
 
     def is_open(self, thing: Any, kind: type, packaged: bool) -> bool:
         """Whether all attributes of an object are held, as code may read them without their names."""
@@ -371,6 +353,8 @@ class Walk:
             room = self.room(lambda: Dictionary(attributes, path, of_object=True), attributes)
             for name in found:
                 self.hold(room, name, attributes[name], names)
+        if "grad" in self.names and tensor.is_leaf:
+            self.inside(tensor, f"{path}.grad", _gradient)
         for folder in _OF_TENSORS if tensor.is_leaf else ():
             for hook in (getattr(tensor, folder) or {}).values():
                 self.later(hook, f"a hook of {path}", names)
@@ -386,7 +370,7 @@ class Walk:
         if packaged:
             return found
         own = {name for base in kind.__mro__ if base is not object and not is_packaged(base) for name in vars(base)}
-        return found | self.words | {name for name in own & self.names if name not in _UNREAD}
+        return found | self.words | {name for name in own & self.names if name not in UNREAD}
 
     def module(self, attributes: dict[str, Any], room: Room, path: str, names: frozenset[str]) -> None:
         self.entries[id(attributes), "training"] = Entry(room, "training", attributes.get("training", MISSING))
@@ -399,9 +383,12 @@ class Walk:
                     self.hold(parts, key, value, frozenset())
                 self.length(inside, prefix + folder)
         for folder in ("_parameters", "_buffers"):
-            for key, value in (attributes.get(folder) or {}).items():
+            inside = attributes.get(folder)
+            for key, value in (inside or {}).items():
                 if value is not None:
                     self.later(value, f"{prefix}{key}", names)
+            if isinstance(inside, dict) and self.names & {folder, folder[1:], f"named{folder}", "state_dict"}:
+                self.length(inside, prefix + folder)
 
     def container(self, thing: Any, kind: type, path: str, names: frozenset[str]) -> None:
         if len(thing) > LARGE:
@@ -413,17 +400,27 @@ class Walk:
             return
         if issubclass(kind, (set, frozenset)):
             self.entries[id(thing), Members] = Entry(Members(thing, path), "", frozenset(thing))
+            self.inner(thing, f"an entry of {path}", names)
             return
         if issubclass(kind, tuple):
             for k, value in enumerate(thing):
                 if type(value) not in ATOMS:
                     self.later(value, f"{path}[{k}]", names)
             return
+        if issubclass(kind, dict):
+            self.inner(dict.keys(thing), f"a key of {path}", names)
+            if isinstance(thing, collections.defaultdict):
+                self.later(thing.default_factory, f"{path}.default_factory", names)
         made = Dictionary if issubclass(kind, dict) else Sequence
         room = self.room(lambda: made(thing, path), thing)
         for key, value in room.read().items():
             self.hold(room, key, value, names)
         self.length(thing, path)
+
+    def inner(self, things: Iterable[Any], path: str, names: frozenset[str]) -> None:
+        for inner in things:
+            if type(inner) not in ATOMS:
+                self.later(inner, path, names)
 
     def length(self, thing: Any, path: str) -> None:
         """How long it is; where its entries have an order beside their places, the order."""
@@ -432,20 +429,6 @@ class Walk:
             self.entries[id(thing), Length] = Entry(room, "", room.seen[""])
         else:
             self.entries[id(thing), Length] = Entry(Length(thing, f"len({path})"), "", len(thing))
-
-
-@functools.lru_cache(maxsize=10_000)
-def methods_of(kind: type) -> tuple[tuple[str, types.FunctionType], ...]:
-    """The functions in a class and those that it is made of, but PyTorch's and those that nobody calls in a step."""
-    found = []
-    for base in kind.__mro__:
-        if base is object or (base.__module__ or "").partition(".")[0] == "torch":
-            continue
-        for name, method in vars(base).items():
-            function = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
-            if isinstance(function, types.FunctionType) and name not in _UNREAD and name not in _MAKING:
-                found.append((name, function))
-    return tuple(found)
 
 
 def entries_of(model: torch.nn.Module, loss_fn: Callable, read: Read | None = None) -> list[Entry]:
@@ -526,22 +509,24 @@ class Guards:
         self.lengths, self.long = [e.room.owner for e in lengths], [e.value for e in lengths]
         orders = [e for e in self.others if isinstance(e.room, Order)]
         self.keys_of, self.orders = [e.room.keys for e in orders], [e.value for e in orders]
+        kinds_of = [e for e in self.others if isinstance(e.room, KindOf)]
+        self.things, self.kinds_of = [e.room.owner for e in kinds_of], [e.value for e in kinds_of]
         functions = [e for e in self.others if isinstance(e.room, CodeOf)]
         self.functions, self.code = [e.room.owner for e in functions], [e.value for e in functions]
         self.lists, self.at, self.in_lists = [e.room.owner for e in lists], [e.key for e in lists], [e.value for e in lists]
         self.of_lists = lists
-        self.codes = [(vars(e.room.owner).get, e.key, e.value) for e in self.others if isinstance(e.room, ClassCode)]
+        self.codes = [(vars(e.room.owner).get, e.key, None if e.value is MISSING else e.value) for e in self.others if isinstance(e.room, ClassCode)]
         sets = [e for e in self.others if isinstance(e.room, Members)]
         self.sets, self.members = [e.room.owner for e in sets], [e.value for e in sets]
         self.wholes = [(Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, Whole)]
         self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, Inside)]
-        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, Order, CodeOf, ClassCode, Members, Whole, Inside))]
+        self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, Order, CodeOf, KindOf, ClassCode, Members, Whole, Inside))]
 
     def hold(self) -> bool:
         """Whether the plan may run. It compares by identity first, and looks closer only where that fails."""
         if list(map(len, self.lengths)) != self.long or not all(map(operator.eq, self.sets, self.members)):
             return False
-        if list(map(tuple, self.keys_of)) != self.orders or list(map(CodeOf.seen_of, self.functions)) != self.code:
+        if list(map(type, self.things)) != self.kinds_of or list(map(tuple, self.keys_of)) != self.orders or list(map(CodeOf.seen_of, self.functions)) != self.code:
             return False
         if not all([get(name) is method for get, name, method in self.codes]) or not all([
                 take(thing) == value for take, thing, value in self.inside]):

@@ -110,6 +110,16 @@ class CodeOf(Room):
         return self.path
 
 
+class KindOf(Room):
+    """The class of an object, which may be given another one."""
+
+    def read(self) -> dict[Any, Any]:
+        return {"": type(self.owner)}
+
+    def named(self, key: Any) -> str:
+        return self.path
+
+
 def contents_of(thing: Any, otherwise: Any = b"") -> Any:
     """The bytes of an object of C that lays them open, or `otherwise`."""
     try:

@@ -1,4 +1,4 @@
-"""Other memory under a tensor, `tensor.data = other`: no op sees it, so no plan has it.
+"""Other memory under a tensor, `tensor.data = other` and `tensor.set_(other)`: no op sees it, so no plan has it.
 
 While a step is traced what is put there would be a tensor without contents, and stay there: a teacher's weights would be lost. So it is
 refused before it is done, with the tensor's name, for whatever tensor: those of the model, teachers and queues, those that the step makes.
@@ -8,13 +8,14 @@ Tests: tests/python/test_torch_externals.py.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from .reachable import Reachable
-from .this_thread import bound
+from .reachable import Reachable, is_packaged_file
+from .this_thread import bound, exchanged
 
 _DATA = torch._C.TensorBase.data  # what torch.Tensor inherits
 
@@ -37,8 +38,14 @@ def data_kept(module: torch.nn.Module, reachable: Reachable) -> Iterator[None]:
     def refused(_: Callable, tensor: torch.Tensor, __: Any) -> None:
         raise NewData(f"{_named(module, reachable, tensor)} is given other memory by `.data`, which no op sees; copy_ under torch.no_grad() is planned")
 
+    def set_refused(before: Callable, tensor: torch.Tensor, *args: Any, **named: Any) -> Any:
+        if is_packaged_file(sys._getframe(2).f_code.co_filename):  # PyTorch makes tensors without contents so
+            return before(tensor, *args, **named)
+        raise NewData(f"{_named(module, reachable, tensor)} is given other memory by set_(), which no plan follows; copy_ under torch.no_grad() is planned")
+
     torch.Tensor.data = property(_DATA.__get__, bound(_DATA.__set__, refused))  # type: ignore[assignment]
     try:
-        yield
+        with exchanged((torch.Tensor, "set_", set_refused)):
+            yield
     finally:
         del torch.Tensor.data

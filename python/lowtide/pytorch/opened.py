@@ -22,11 +22,12 @@ import torch
 
 from .this_thread import exchanged
 
-_CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
+_CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.chown", "os.utime")
+_MOVING = ("os.chdir", "os.fchdir")
 _LISTING = ("os.listdir", "os.scandir")
 _STARTING = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty")
 _CONNECTING = ("socket.connect", "socket.bind", "sqlite3.connect")
-_EVENTS = frozenset(("open", *_CHANGING, *_LISTING, *_STARTING, *_CONNECTING))
+_EVENTS = frozenset(("open", *_CHANGING, *_LISTING, *_STARTING, *_CONNECTING, *_MOVING))
 _OF_PYTHON = (".py", ".pyc", ".pyd", ".so", ".pth")
 _DEVICES = ("/proc/", "/sys/", "/dev/")
 _KINDS = frozenset({"exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"})  # they ask for no more than the kind
@@ -69,6 +70,8 @@ def _said(event: str, args: tuple) -> str:
         return f"'{what}' is opened, which a step would do once, while it is captured{_LATER}"
     if event in _CHANGING:
         return f"'{what}' is changed on the disk ({event}), which a step would do once, while it is captured; do it behind step(batch)"
+    if event in _MOVING:
+        return f"the process goes to the folder '{what}', which a step would do once, while it is captured; do it outside of loss_fn"
     if event in _LISTING:
         return f"the folder '{what}' is read, which a step would do once, while it is captured{_LATER}"
     if event in _CONNECTING:

@@ -66,12 +66,13 @@ def is_packaged_file(file: str) -> bool:
 @functools.cache
 def _is_packaged_module(name: str) -> bool:
     module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
     if name == "__main__" or module is None:
         return False
-    if file is None and getattr(module, "__spec__", None) is None:  # made while the program runs, by the user or a package's C
+    own = vars(module) if isinstance(module, types.ModuleType) else {}  # a lazy one answers any name
+    file = own.get("__file__")
+    if file is None and own.get("__spec__") is None:  # made while the program runs, by the user or a package's C
         return "." in name and _is_packaged_module(name.partition(".")[0])
-    return file is None or is_packaged_file(file)
+    return not isinstance(file, str) or is_packaged_file(file)
 
 
 def is_packaged(thing: Any) -> bool:
@@ -104,6 +105,18 @@ def words_of(code: types.CodeType) -> frozenset[str]:
     """Names that a code has as words: those of getattr and hasattr among them."""
     words = (c for inner in _codes(code) for c in inner.co_consts if isinstance(c, str))
     return frozenset(word for word in words if word.isidentifier() and len(word) < 64)
+
+
+@functools.lru_cache(maxsize=10_000)
+def names_tried(code: types.CodeType) -> frozenset[str]:
+    """The attributes and globals of code that catches exceptions: they may be looked for where they are not."""
+    found = set()
+    for inner in _codes(code):
+        steps = list(dis.get_instructions(inner))
+        named = collections.Counter(step.opname for step in steps)
+        catches = any("EXC_MATCH" in name for name in named) or named["PUSH_EXC_INFO"] > named["WITH_EXCEPT_START"] or "suppress" in inner.co_names
+        found |= {step.argval for step in steps if catches and step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")}
+    return frozenset(found)
 
 
 def _codes(code: types.CodeType) -> list[types.CodeType]:
@@ -292,7 +305,7 @@ class Reachable:
         if names & {"environ", "putenv"}:
             self.later(os.environ, "os.environ")
         self.add(Names(function.__globals__, "", names))
-        modules = {name: function.__globals__.get(name) for name in names} | {module.__name__: module for module in modules_named(function, names)}
+        modules = {name: function.__globals__.get(name) for name in names} | dict(modules_named(function, names))
         for name, found in modules.items():
             if isinstance(found, types.ModuleType) and not is_packaged(found):
                 self.add(Names(vars(found), name, names))
@@ -306,7 +319,7 @@ class Reachable:
             self.add(Globals(owner, path), into=False)
 
 
-def modules_named(function: types.FunctionType, names: frozenset[str]) -> Iterator[types.ModuleType]:
+def modules_named(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[str, types.ModuleType]]:
     """Modules of the user's that a function imports itself, or any of those that are there where it makes their names."""
     package = function.__globals__.get("__package__") or ""
     parents = ["", *(f"{'.'.join(package.split('.')[:k + 1])}." for k in range(package.count(".") + 1 if package else 0))]
@@ -314,7 +327,7 @@ def modules_named(function: types.FunctionType, names: frozenset[str]) -> Iterat
     for name in wanted:
         found = sys.modules.get(name)
         if type(found) is types.ModuleType and not is_packaged(found):
-            yield found
+            yield name, found
 
 
 def _is_of_system(kind: type) -> bool:

@@ -47,7 +47,7 @@ def same(before: Any, after: Any) -> bool:
     if kind is not type(after):
         return False
     if kind in PLAIN:
-        return before == after or (before != before and after != after)
+        return before == after and (before != 0 or str(before) == str(after)) or (before != before and after != after)
     return kind is tuple and len(before) == len(after) and all(map(same, before, after))
 
 
