@@ -105,7 +105,7 @@ def _eager_step(program: Program, run: Any, optimizer: torch.optim.Optimizer, ba
     for each in batch if options.get("accumulate", 1) > 1 else [batch]:
         several = aux if options.get("accumulate", 1) > 1 else []
         loss, aux = parts_of(program.loss_fn(run, each))
-        aux = [*several, *_leaves(aux)]  # as loss_fn hands them out: a step may write what they show
+        aux = [*several, *_handed_out(aux, program.model)]
         loss.backward()
         total = loss.detach() if total is None else total + loss.detach()
     if options.get("clip_value") is not None:
@@ -138,6 +138,13 @@ def _state(program: Program, optimizer: torch.optim.Optimizer) -> Note:
 
 def _leaves(aux: Any) -> list:
     return [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in pytree.tree_leaves(aux)]
+
+
+def _handed_out(aux: Any, model: torch.nn.Module) -> list:
+    """As loss_fn hands them out, since a step may write what they show; but parameters and what shows them are those of after the update."""
+    kept = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    return [leaf if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and leaf.untyped_storage().data_ptr() in kept else one
+            for leaf, one in zip(pytree.tree_leaves(aux), _leaves(aux), strict=True)]
 
 
 def runs(program: Program, step: Callable[[Any], Any], optimizer: torch.optim.Optimizer) -> Iterator[Seen]:
