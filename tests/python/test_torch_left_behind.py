@@ -178,6 +178,22 @@ def test_a_tensor_where_no_walk_comes_is_taken_out_and_refused(put, name, is_gon
     sys.modules["unittest.mock"].__dict__.pop("put", None)
 
 
+def test_a_holder_that_the_collector_does_not_look_at_is_found():
+    def loss_fn(model, batch):
+        y = model(batch)
+        nn.Tanh.put_by_a_test = y
+        return y.square().mean()
+
+    gc.freeze()
+    try:
+        model, optimizer, batch = small()
+        with pytest.raises(lowtide.Unsupported, match="loss_fn leaves a tensor in Tanh.put_by_a_test"):
+            lowtide.plan(model, loss_fn, optimizer, batch)
+        assert gc.get_freeze_count() > 0 and not hasattr(nn.Tanh, "put_by_a_test")
+    finally:
+        gc.unfreeze()
+
+
 def test_captures_leave_no_tensor_alive():
     from torch._subclasses.fake_tensor import FakeTensor  # noqa: PLC0415: torch may be absent
 

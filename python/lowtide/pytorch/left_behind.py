@@ -13,6 +13,7 @@ Tests: tests/python/test_torch_left_behind.py.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import gc
 import types
@@ -47,9 +48,10 @@ class Left:
         self.clean = not self.alive(mine)
         if self.clean:
             return
-        empty_caches_of_fakes()
-        gc.collect()
-        place = next(iter(list(_taken_out(self.alive(mine)))), None)
+        with _thawed():
+            empty_caches_of_fakes()
+            gc.collect()
+            place = next(iter(list(_taken_out(self.alive(mine)))), None)
         if place:
             raise Unsupported(f"the step cannot be captured: loss_fn leaves a tensor in {place}, and no planned step puts it there again; as an attribute "
                               "of the model, or in a list or dict that loss_fn names, it is put there in each step")
@@ -57,6 +59,19 @@ class Left:
     def alive(self, mine: set[int]) -> list[torch.Tensor]:
         return [found for found in gc.get_referrers(FakeTensor) if type(found) is FakeTensor and id(found) not in mine
                 and any(getattr(found, "fake_mode", None) is mode for mode in self.modes)]
+
+
+@contextlib.contextmanager
+def _thawed() -> Iterator[None]:
+    """Within, the collector looks at objects that gc.freeze() has hidden from it: holders may be among them."""
+    frozen = gc.get_freeze_count() > 0
+    if frozen:
+        gc.unfreeze()
+    try:
+        yield
+    finally:
+        if frozen:
+            gc.freeze()
 
 
 def _taken_out(tensors: list[torch.Tensor]) -> Iterator[str]:
