@@ -39,7 +39,7 @@ import torch
 
 from .externals import geometry_of
 from .called_names import MAKING, UNREAD, called_by_itself, methods_of, names_read
-from .held_whole import BARE_NAMESPACES, CodeOf, Inside, KindOf, Length, Members, Order, Value, Whole, contents_of, names_in
+from .held_whole import BARE_NAMESPACES, CodeOf, Inside, KindOf, Length, Members, Order, Value, Whole, bytes_in, contents_of, names_in
 from .hooks import OF_ALL_MODULES
 from .insides import environment, is_buffer
 from .made_names import POSITIONS, Read, in_format, walks_over_attributes
@@ -192,10 +192,10 @@ class Walk:
             else:
                 self.inside(thing, path, lambda array: (array.shape, str(array.dtype), array.tobytes()))
         elif is_buffer(kind):
-            size = contents_of(thing, MISSING)
-            if size is not MISSING and len(size) > ARRAY:
-                self.unseen[path] = len(size)
-            elif size is not MISSING:
+            size = bytes_in(thing)
+            if size is not None and size > ARRAY:
+                self.unseen[path] = size
+            else:
                 self.inside(thing, path, contents_of)
         elif (shown := names_in(thing, kind)) is not None:
             self.names |= shown.names

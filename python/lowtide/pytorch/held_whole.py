@@ -21,27 +21,29 @@ from .untouched import same
 
 BARE_NAMESPACES = frozenset({types.SimpleNamespace, argparse.Namespace})  # classes of Python's that hold what users give them
 
-class Length(Room):
+
+class AsOne(Room):
+    """One entry, by the room's own name."""
+
+    def named(self, key: Any) -> str:
+        return self.path
+
+
+class Length(AsOne):
     """How many entries a container has."""
 
     def read(self) -> dict[Any, Any]:
         return {"": len(self.owner)}
 
-    def named(self, key: Any) -> str:
-        return self.path
 
-
-class Members(Room):
+class Members(AsOne):
     """What a set has in it."""
 
     def read(self) -> dict[Any, Any]:
         return {"": frozenset(self.owner)}
 
-    def named(self, key: Any) -> str:
-        return self.path
 
-
-class Whole(Room):
+class Whole(AsOne):
     """All entries of a list, a deque or a dict, as one."""
 
     @staticmethod
@@ -51,11 +53,8 @@ class Whole(Room):
     def read(self) -> dict[Any, Any]:
         return {"": self.contents(self.owner)}
 
-    def named(self, key: Any) -> str:
-        return self.path
 
-
-class Inside(Room):
+class Inside(AsOne):
     """What an object of C holds."""
 
     def __init__(self, owner: Any, path: str, take: Callable[[Any], Any]) -> None:
@@ -64,9 +63,6 @@ class Inside(Room):
 
     def read(self) -> dict[Any, Any]:
         return {"": self.take(self.owner)}
-
-    def named(self, key: Any) -> str:
-        return self.path
 
 
 class Value:
@@ -81,7 +77,7 @@ class Value:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Order(Room):
+class Order(AsOne):
     """The keys of a dict, in their order: the length, and what comes first in it."""
 
     def __init__(self, owner: dict[Any, Any], path: str) -> None:
@@ -91,11 +87,8 @@ class Order(Room):
     def read(self) -> dict[Any, Any]:
         return {"": tuple(self.keys)}
 
-    def named(self, key: Any) -> str:
-        return self.path
 
-
-class CodeOf(Room):
+class CodeOf(AsOne):
     """The code and the defaults of a function, by identity."""
 
     seen_of = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
@@ -106,27 +99,31 @@ class CodeOf(Room):
     def read(self) -> dict[Any, Any]:
         return {"": CodeOf.seen_of(self.owner)}
 
-    def named(self, key: Any) -> str:
-        return self.path
 
-
-class KindOf(Room):
+class KindOf(AsOne):
     """The class of an object, which may be given another one."""
 
     def read(self) -> dict[Any, Any]:
         return {"": type(self.owner)}
 
-    def named(self, key: Any) -> str:
-        return self.path
 
-
-def contents_of(thing: Any, otherwise: Any = b"") -> Any:
-    """The bytes of an object of C that lays them open, or `otherwise`."""
+def _laid_open(thing: Any, take: Callable[[memoryview], Any]) -> Any:
+    """Something of the bytes that an object of C lays open; None where it is closed, released, or has pointers in it."""
     try:
         with memoryview(thing) as view:
-            return view.tobytes()
-    except (ValueError, TypeError, BufferError):  # closed, released, or pointers
-        return otherwise
+            return take(view)
+    except (ValueError, TypeError, BufferError):
+        return None
+
+
+def bytes_in(thing: Any) -> int | None:
+    """How many they are."""
+    return _laid_open(thing, lambda view: view.nbytes)
+
+
+def contents_of(thing: Any) -> bytes | None:
+    """A copy of them."""
+    return _laid_open(thing, memoryview.tobytes)
 
 
 class Shown(NamedTuple):
