@@ -10,7 +10,7 @@ import pytest
 from torch_models import OPTIMIZERS, assert_equal_steps, asserted, build, torch, twin
 
 import lowtide
-from lowtide.pytorch import dynamo, planning
+from lowtide.pytorch import dynamo, planning, trace
 
 NETWORKS = ["unet"]
 if os.environ.get("LOWTIDE_LONG"):
@@ -118,7 +118,7 @@ def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, m
     model, batch, loss = build(name)
     other, mine, its = twin(model, OPTIMIZERS["sgd"])
     plain, traced = planning.capture(other, loss, its, batch, planning.StepOptions()), []
-    again = planning.trace_step.__globals__["_trace_with"]
+    again = trace._trace_with
 
     def fails_first(shells, *rest):
         traced.append(type(shells[0]))
@@ -126,7 +126,7 @@ def test_networks_captured_by_dynamo_have_the_same_tensors_and_gradients(name, m
             raise lowtide.Unsupported("as if") from RuntimeError("what tracing met")
         return again(shells, *rest)
 
-    monkeypatch.setitem(planning.trace_step.__globals__, "_trace_with", fails_first)
+    monkeypatch.setattr(trace, "_trace_with", fails_first)
     found = lowtide.compile_step(model, loss, mine, batch, cache=False)
     assert traced[1:] == [dynamo.Retraced]
     assert found._now.planned.captured.updated == plain.updated

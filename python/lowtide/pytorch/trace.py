@@ -50,7 +50,7 @@ from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
 from .moving import Record, Taken, Watch
-from .left_behind import empty_caches_of_fakes
+from .left_behind import empty_caches_of_fakes, new_objects_apart
 from .known import KnownValues, distributions_assert, told_to_transformers
 from .lent import Lent, alias_of
 from .new_data import NewData, data_kept
@@ -428,6 +428,7 @@ def apart(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
             for i, leaf in enumerate(inputs)]
 
 
+@new_objects_apart()
 def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, options: Options, note: Note | None = None) -> Trace:
     """The step's graph. Raises Unsupported, naming the line of the user's code, where it cannot be captured; what loss_fn raises in eager
     mode, too, as it is."""
