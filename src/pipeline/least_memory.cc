@@ -132,6 +132,7 @@ class LeastMemory {
   // NOLINTNEXTLINE(misc-no-recursion): once, for the whole step
   Result<Optimized> run() {
     LT_RETURN_IF_ERROR(narrow());
+    LT_RETURN_IF_ERROR(look_lowest());
     LT_RETURN_IF_ERROR(polish());
     best_->planning_seconds = seconds_since(start_);
     best_->cut_short |= stopped();
@@ -232,7 +233,24 @@ class LeastMemory {
       best_ = std::move(*made);
     else
       below = budget;
+    lacks_schedules_ |= !made;
     return {{}, is_kept};
+  }
+
+  // Where a budget was missed for want of a schedule, not of time: what a refusal of it would name
+  // as the smallest arena that is found.
+  Status look_lowest() {
+    if (!lacks_schedules_ || stopped()) return {};
+    OptimizeOptions full = cut_as(rest(), *best_);
+    LT_ASSIGN(const std::optional<int64_t> smallest, smallest_arena(forward_, full));
+    if (!smallest || *smallest >= arena() || stopped()) return {};
+    full = after(full, seconds_since(start_));
+    full.budget_bytes = smallest;
+    full.find_smallest = true;
+    Result<Optimized> made = optimize(forward_, full);
+    if (!made && !is_about_budget(made.error())) return tl::unexpected(made.error());
+    if (made && is_in_time(*made) && made->plan.arena_bytes < arena()) best_ = std::move(*made);
+    return {};
   }
 
   // With all of the work, and what only a plan that somebody gets is worth.
@@ -252,6 +270,7 @@ class LeastMemory {
   const double slowdown_;
   std::optional<Optimized> best_;
   double most_seconds_ = 0;
+  bool lacks_schedules_ = false;  // for some budget none was found, whatever time it takes
   int64_t below_ = 0;
 };
 

@@ -66,6 +66,22 @@ TEST(LeastMemory, SplitsWhereItMay) {
   EXPECT_NEAR(more, split->plan.claims.once_seconds - split->whole_seconds, 1e-12);
 }
 
+// Whatever the time, no refusal names an arena that is smaller than the answer.
+TEST(LeastMemory, IsNoLargerThanWhatARefusalNames) {
+  for (const int layers : {6, 9, 12, 17}) {
+    SCOPED_TRACE(layers);
+    const ir::Graph graph = mlp(layers, 96 + 32 * layers, 16);
+    OptimizeOptions options = options_of_test();
+    options.schedule.remat.limits.max_units = 100'000;
+    const auto least = least_memory(graph, options, 1e9);
+    ASSERT_TRUE(least.has_value()) << least.error().message;
+    const auto named = smallest_arena(graph, options);
+    ASSERT_TRUE(named.has_value()) << named.error().message;
+    EXPECT_LE(least->plan.arena_bytes, named->value_or(least->plan.arena_bytes));
+    EXPECT_TRUE(verify::verify(least->plan).ok());
+  }
+}
+
 // Where time ends before parts are found, what one part comes to is handed out.
 TEST(LeastMemory, HasWhatOnePartComesToWhenTimeEnds) {
   const ir::Graph graph = mlp(12, 256, 16);

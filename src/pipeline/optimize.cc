@@ -11,6 +11,7 @@
 #include "pipeline/parts_floor.h"
 #include "pipeline/prepare.h"
 #include "pipeline/settle_sums.h"
+#include "pipeline/smallest.h"
 #include "pipeline/split.h"
 #include "plan/sequence_simulator.h"
 #include "remat/bounds/time_bound.h"
@@ -180,6 +181,21 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
   result.more_memory = more_memory;
   result.planning_seconds = seconds_since(start);
   return result;
+}
+
+Result<std::optional<int64_t>> smallest_arena(const ir::Graph& forward,
+                                              const OptimizeOptions& options) {
+  const auto start = Clock::now();
+  LT_ASSIGN(Prepared ready, prepare(forward, options));
+  find_floor(ready, options);
+  if (!ready.view.sums.empty()) {
+    const Prepared any_order = std::move(ready);
+    LT_ASSIGN(ready, settle_sums(any_order, order_of_sums(any_order, options), options));
+  }
+  const OptimizeOptions rest = after(options, seconds_since(start));
+  LT_ASSIGN(const std::optional<Solution> found,
+            find_smallest(ready.view, rest, ready.unlimited, ready.floor->bytes));
+  return found ? std::optional(found->arena_bytes) : std::nullopt;
 }
 
 }  // namespace lowtide::pipeline
