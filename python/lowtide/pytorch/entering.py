@@ -27,6 +27,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Usage
+from .opened import all_allowed
 
 try:
     from _signal import getsignal as _handler_of
@@ -99,7 +100,8 @@ _raised: list[list[BaseException]] = []  # by what runs now, the innermost last:
 def capturing() -> Iterator[None]:
     """One thread at a time captures, and what a signal handler does meanwhile is no part of the step: it runs at once, as it
     may be what ends a long capture, but without the modes by which PyTorch traces. What it raises comes out as it is."""
-    with CAPTURE.taken(), _handlers_come_out(lambda: (_disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisablePythonDispatcher())):
+    with CAPTURE.taken(), _handlers_come_out(lambda: (_disable_current_modes(), torch._C.DisableTorchFunction(), torch._C._DisablePythonDispatcher(),
+                                                            all_allowed())):
         yield
 
 

@@ -30,13 +30,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .process import environment, set_environment
 from .rooms import MISSING, Room, State
 
 COPIED = 64 << 20  # bytes of all arrays that are noted with their contents
 BARRED, READ_ONLY = object(), object()
 _C_DATA = tuple(base for base in ctypes.Array.__mro__ if base.__name__ == "_CData")
 _BUFFERS = (bytearray, array.array, memoryview, mmap.mmap, *_C_DATA)
-_OF_COMPILERS = ("TORCH", "TRITON") if os.name == "nt" else (b"TORCH", b"TRITON")
 _FUNCTIONS_OF_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _OF_FUTURES = ("_state", "_result", "_exception")
 _RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -69,7 +69,7 @@ class Insides:
         """A room, BARRED, READ_ONLY, or None for what has no inside that is known."""
         kind = type(thing)
         if thing is os.environ:
-            return State(thing, path, environment, _set_environment)
+            return State(thing, path, environment, set_environment)
         if kind is torch.Generator:
             return State(thing, path, _state_of, _set_state)
         if issubclass(kind, random.Random) and kind is not random.SystemRandom:
@@ -134,19 +134,6 @@ def _refill_array(held: array.array, state: bytes) -> None:
 def _refill_memory(held: Any, state: bytes) -> None:
     with memoryview(held) as view, view.cast("B") as plain:
         plain[:] = state
-
-
-def environment(environ: Any) -> tuple:
-    """But for the folders that PyTorch's compilers put there when they are first used."""
-    return tuple((name, value) for name, value in environ._data.items() if not name.startswith(_OF_COMPILERS))
-
-
-def _set_environment(environ: Any, state: tuple) -> None:
-    for name in {name for name, _ in environment(environ)} - dict(state).keys():
-        del environ[environ.decodekey(name)]
-    for name, value in state:
-        if environ._data.get(name) != value:
-            environ[environ.decodekey(name)] = environ.decodevalue(value)
 
 
 def _rewind(state: Any) -> Callable[[Any, Any], None]:

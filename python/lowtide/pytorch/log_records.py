@@ -2,7 +2,8 @@
 
 A line that loss_fn logs is said when the step is captured, as one that it prints. A handler that keeps the record keeps what was to be said with it:
 tensors without contents. So what a capture adds to lists of handlers goes again, the user's own thread's alone: others log meanwhile. Handlers
-are reached from the logging module, not from the user's code, which may call a package that logs. Tests: tests/python/test_torch_left_behind.py.
+are reached from the logging module, not from the user's code, which may call a package that logs. A line for a file that is open already, of what only a
+step knows, is refused: it would stand there without its numbers. Tests: tests/python/test_torch_left_behind.py.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import collections
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
+from .opened import Paths
 from .step_numbers import MARK
+from .this_thread import exchanged
 
 
 class Logs:
@@ -35,3 +39,14 @@ class Logs:
 
     def is_ours(self, entry: Any) -> bool:
         return isinstance(entry, logging.LogRecord) and entry.thread == self.thread or type(entry) is str and MARK in entry
+
+
+def lines_refused(paths: Paths) -> Any:
+    """Within, no handler writes a line into a file that has something in it which only a step knows."""
+    def emitted(real: Callable, handler: logging.FileHandler, record: logging.LogRecord) -> None:
+        if MARK in record.getMessage():
+            said = f"'{handler.baseFilename}' gets a line with what only a step knows, which a step would do once, while it is captured, without its numbers"
+            raise paths.first(f"{said}; log it behind step(batch), with what `return loss, aux` gives", paths.line() or "")
+        real(handler, record)
+
+    return exchanged((logging.FileHandler, "emit", emitted))

@@ -107,15 +107,16 @@ class Read:
         self.of_globals += [(where, name) for name in sorted(names)]
 
     @contextlib.contextmanager
-    def noting(self, folders: Iterable[dict[str, Any]]) -> Iterator[None]:
-        """Within, code with these globals calls functions that note what they are asked, and opens no file. Raises Opened."""
+    def noting(self, folders: Iterable[dict[str, Any]], of_users: Iterable[dict[str, Any]]) -> Iterator[None]:
+        """Within, code with these globals calls functions that note what they are asked, opens no file, and changes nothing of the process.
+        `of_users`: globals of all modules of the user's. Raises Opened."""
         lent: list[tuple[dict[str, Any], str, Any]] = []
         try:
             for folder in folders:
                 for name in NOTED - folder.keys():
                     lent.append((folder, name, made := _Noting(name, self)))
                     folder[name] = made
-            with self.paths.apart():
+            with self.paths.apart(of_users):
                 yield
         finally:
             for folder, name, made in lent:

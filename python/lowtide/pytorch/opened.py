@@ -15,19 +15,24 @@ import linecache
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
+from .process import ONCE, as_before
 from .this_thread import exchanged
 
-_CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.chown", "os.utime")
+_CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod", "os.chown", "os.utime", "os.setxattr",
+             "os.removexattr", "os.chflags")
 _MOVING = ("os.chdir", "os.fchdir")
 _LISTING = ("os.listdir", "os.scandir")
 _STARTING = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty")
-_CONNECTING = ("socket.connect", "socket.bind", "sqlite3.connect")
-_EVENTS = frozenset(("open", *_CHANGING, *_LISTING, *_STARTING, *_CONNECTING, *_MOVING))
+_CONNECTING = ("socket.__new__", "socket.connect", "socket.bind", "sqlite3.connect")
+_ENVIRONMENT = ("os.putenv", "os.unsetenv")
+_SETTING = (*_ENVIRONMENT, "resource.setrlimit", "resource.prlimit", "os.lockf", "fcntl.fcntl",
+            "fcntl.flock", "fcntl.ioctl", "fcntl.lockf", "syslog.syslog", "syslog.openlog")
+_EVENTS = frozenset(("open", *_CHANGING, *_LISTING, *_STARTING, *_CONNECTING, *_MOVING, *_SETTING))
 _OF_PYTHON = (".py", ".pyc", ".pyd", ".so", ".pth")
 _DEVICES = ("/proc/", "/sys/", "/dev/")
 _KINDS = frozenset({"exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"})  # they ask for no more than the kind
@@ -59,6 +64,18 @@ def _listen() -> None:
     sys.addaudithook(heard)
 
 
+@contextlib.contextmanager
+def all_allowed() -> Iterator[Callable | None]:
+    """Within, this thread may open what it likes: what a signal's handler does is no part of a step. Gives what has refused it before."""
+    mine = threading.get_ident()
+    before = _refusals.pop(mine, None)
+    try:
+        yield before
+    finally:
+        if before is not None:
+            _refusals[mine] = before
+
+
 def _said(event: str, args: tuple) -> str:
     """What would be done, in words, with the way round."""
     what = args[0] if args else ""
@@ -76,6 +93,8 @@ def _said(event: str, args: tuple) -> str:
         return f"the folder '{what}' is read, which a step would do once, while it is captured{_LATER}"
     if event in _CONNECTING:
         return f"a connection is made ({event}), which a step would do once, while it is captured; use it outside of loss_fn"
+    if event in _SETTING:
+        return f"something is done outside of Python's objects ({event}){ONCE}"
     return f"a process is started ({event} {what}), which a step would do once, while it is captured{_LATER}"
 
 
@@ -97,7 +116,7 @@ def _is_pythons(args: tuple, is_packaged_file: Callable[[str], bool]) -> bool:
 def _line_that_asks(is_packaged_file: Callable[[str], bool]) -> str | None:
     """The innermost line of the user's code, "file:line: code"; None where further in a module is imported, or PyTorch's compilers keep on the
     disk what they have made."""
-    frame: Any = sys._getframe(2)
+    frame: Any = sys._getframe(1)
     while frame is not None and (frame.f_code.co_filename == __file__ or is_packaged_file(frame.f_code.co_filename)):
         if frame.f_globals.get("__name__", "").startswith(_KEEPING) or frame.f_code.co_filename.startswith("<frozen importlib"):
             return None
@@ -117,17 +136,24 @@ class Paths:
 
     def refuse(self, event: str, args: tuple) -> None:
         from .reachable import is_packaged_file  # noqa: PLC0415: the note that has this is made of reachable.py
-        mine = threading.get_ident()
         if event in ("open", *_LISTING) and _is_pythons(args, is_packaged_file):
             return
-        refuse = _refusals.pop(mine)  # the line is read from a file
-        try:
-            line = _line_that_asks(is_packaged_file)
-        finally:
-            _refusals[mine] = refuse
+        if event in _ENVIRONMENT and sys._getframe(2).f_code.co_filename == os.__file__:
+            return  # by os.environ, which is put back
+        line = self.line()
         if line is not None:
-            self.opened = self.opened or Opened(_said(event, args), line)
-            raise self.opened
+            raise self.first(_said(event, args), line)
+
+    def first(self, said: str, line: str) -> Opened:
+        """The refusal of this, or of what was refused before."""
+        self.opened = self.opened or Opened(said, line)
+        return self.opened
+
+    def line(self) -> str | None:
+        """As _line_that_asks; None in a signal's handler. It is read from a file, meanwhile nothing is refused."""
+        from .reachable import is_packaged_file  # noqa: PLC0415: the note that has this is made of reachable.py
+        with all_allowed() as before:
+            return None if before is None else _line_that_asks(is_packaged_file)
 
     def written(self, real: Callable, file: Any, *args: Any, **named: Any) -> Any:
         """torch.save opens its file in C++."""
@@ -144,14 +170,15 @@ class Paths:
         return real(path, *args, **named)
 
     @contextlib.contextmanager
-    def apart(self) -> Iterator[None]:
-        """Within, this thread opens nothing. Raises Opened behind it, also where the code has caught what it raised."""
+    def apart(self, folders: Iterable[dict[str, Any]] = ()) -> Iterator[None]:
+        """Within, this thread opens nothing, and the process is as before behind it. Raises Opened behind it, also where the code has caught what it raised.
+        `folders`: globals of the user's modules."""
         _listen()
         mine = threading.get_ident()
         before = _refusals.get(mine)
         try:
             _refusals[mine] = self.refuse
-            with exchanged((os, "stat", self.stat), (torch._C, "PyTorchFileWriter", self.written)):
+            with exchanged((os, "stat", self.stat), (torch._C, "PyTorchFileWriter", self.written)), as_before(folders, self.line, self.first):
                 yield
         finally:
             if before is None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .made_names import is_noting
+from .process import real_global
 
 MISSING = type("Missing", (), {"__repr__": lambda _: "nothing"})()
 _OF_MODULES = ("_parameters", "_buffers", "_modules")  # dicts of a module whose entries are its attributes, in words
@@ -122,7 +123,7 @@ class Names(Dictionary):
         super().__init__(owner, path, of_object=True)
 
     def read(self) -> dict[Any, Any]:
-        return {name: self.owner[name] for name in sorted(self.names) if name in self.owner and not is_noting(self.owner[name])}
+        return {name: real_global(self.owner[name]) for name in sorted(self.names) if name in self.owner and not is_noting(self.owner[name])}
 
     def write(self, entries: dict[Any, Any]) -> None:
         for name in self.names:
@@ -139,7 +140,7 @@ class Globals(Names):
         super().__init__(owner, path, frozenset())
 
     def read(self) -> dict[Any, Any]:
-        return {name: value for name, value in self.owner.items() if not is_noting(value)}
+        return {name: real_global(value) for name, value in self.owner.items() if not is_noting(value)}
 
     def write(self, entries: dict[Any, Any]) -> None:
         self.names = frozenset(self.read().keys() | entries.keys())

@@ -30,7 +30,7 @@ from .entering import handlers_wait
 from .hooks import OF_ALL_MODULES
 from .insides import context_apart
 from .left_behind import Left, empty_caches_of_fakes
-from .log_records import Logs
+from .log_records import Logs, lines_refused
 from .made_names import NOTED, Read
 from .reachable import Reachable
 from .rooms import MISSING, Names, Room, State
@@ -149,10 +149,13 @@ class Note:
         self.read = Read()
         self.touched: dict[tuple[int, Any], Change] = {}  # what was put back, by owner of the room and key
 
-    def noting(self) -> contextlib.AbstractContextManager[None]:
-        """Within, what the user's code reads under names that it makes is noted in `read`."""
-        folders = {id(room.owner): room.owner for room in self.reachable.rooms if isinstance(room, Names) and not NOTED.isdisjoint(room.names)}
-        return self.read.noting(folders.values())
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Within, what the user's code reads under names that it makes is noted in `read`, and it changes nothing outside of Python's objects."""
+        found = [room for room in self.reachable.rooms if isinstance(room, Names)]
+        naming = {id(room.owner): room.owner for room in found if not NOTED.isdisjoint(room.names)}
+        with self.read.noting(naming.values(), {id(room.owner): room.owner for room in found}.values()), lines_refused(self.read.paths):
+            yield
 
     def changes(self) -> list[Change]:
         """Entries of rooms that are no more what they were."""
