@@ -540,3 +540,30 @@ def test_a_running_mean_of_rounding_alone_is_held_against_its_variance(behind, o
 def test_buffers_of_another_module_say_nothing():
     left = compared.Left({"the buffer a.mean": torch.ones(2), "the buffer a.var": torch.full((2,), 5.0), "the buffer b.mean": torch.ones(2)})
     assert (left.scale_of("the buffer a.mean"), left.scale_of("the buffer b.mean"), left.scale_of("the buffer top")) == (5.0, 1.0, 0.0)
+
+
+def put(thing, y):
+    thing.mean = y
+
+
+KEPT = {"attribute": lambda model, y: put(model, y), "list": lambda model, y: model.seen.append(y), "aux": lambda model, y: y,
+        "written": lambda model, y: model.tensor.copy_(y)}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_is_kept_of_rounding_alone_is_held_against_the_loss(kind):
+    """The mean of what a norm has made is 0 but for rounding, which parts of samples do otherwise."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8))
+    model.mean, model.seen, model.tensor = torch.zeros(()), [], torch.zeros(())
+
+    def loss_fn(model, x):
+        aux = KEPT[kind](model, model[0](x).detach().mean())
+        loss = model(x).square().mean()
+        return (loss, aux) if kind == "aux" else loss
+
+    step = lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), 0.1), torch.randn(4, 6, 8), rehearse=True, effort=0.05, cache=False,
+                                split="samples:2")
+    step(torch.randn(4, 6, 8))
+    left = compared.Left({"the loss": torch.tensor(2.0), "mean": torch.tensor(1e-9)})
+    assert not compared.alike(torch.tensor(0.01), torch.tensor(1e-9), False, left.scale_of("mean"))

@@ -35,7 +35,7 @@ from ..errors import Error, Usage
 from ..plans import bytes_text
 from . import bug_reports, fewer_rows, room
 from .batches import tensors_of
-from .compared import BUFFER, GRADIENT, PARAMETER, STATE, Again, Beside, Left, Moves
+from .compared import BUFFER, GRADIENT, LOSS, PARAMETER, STATE, Again, Beside, Left, Moves
 from .contents import LARGE, SMALL, Contents, checksum, is_plain, name_of, smallest, span_bytes
 from .entering import is_of_a_handler, rehearsing
 from .lent import alias_of
@@ -213,7 +213,7 @@ class _Rehearsal:
 
     def _planned(self, seen: Left) -> None:
         loss, aux = self.subject.run(self.leaves, seen)
-        seen.see("the loss", loss)
+        seen.see(LOSS, loss)
         self._see_aux(seen, pytree.tree_leaves(aux))
         self._see_rest(seen)
 
@@ -234,7 +234,7 @@ class _Rehearsal:
                 losses.append(loss.detach())
                 auxes.append(aux)
         aux = pytree.tree_leaves(auxes if options.accumulate > 1 else auxes[0])
-        seen.see("the loss", sum(losses[1:], losses[0]))
+        seen.see(LOSS, sum(losses[1:], losses[0]))
         if options.clip_value is not None:
             torch.nn.utils.clip_grad_value_(list(trained.values()), options.clip_value)
         if options.clip_norm is not None:

@@ -21,7 +21,7 @@ import torch
 
 from .untouched import PLAIN, same
 
-GRADIENT, PARAMETER, STATE, BUFFER = "the gradient of ", "the parameter ", "the state ", "the buffer "
+GRADIENT, PARAMETER, STATE, BUFFER, LOSS = "the gradient of ", "the parameter ", "the state ", "the buffer ", "the loss"
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}  # of the largest number; by the narrowest type in the step
 SMALL_MOMENT = 1e-2  # of the largest: below, a moment may be rounding
 _MOVED = 5e-2  # of how far the farthest parameter moves
@@ -41,13 +41,16 @@ class Left:
 
     def scale_of(self, name: str) -> float:
         """The largest number of all gradients, if it is the name of one, of all states of its kind, or of the buffers beside it in its module
-        (a running mean behind a norm is rounding alone, its variance is not): beside it rounding is nothing. Else 0."""
+        (a running mean behind a norm is rounding alone, its variance is not): beside it rounding is nothing. What is kept beside these (the
+        mean of what was normed) is a sum like the loss, whose size it gets; 0 for the rest."""
         kind = GRADIENT if name.startswith(GRADIENT) else name.partition(" of ")[0] + " of " if name.startswith(STATE) else ""
         if name.startswith(BUFFER) and "." in name:
             kind = name.rpartition(".")[0] + "."
         if kind and kind not in self.scales:
             alike_named = [t for other, t in self.values.items() if other.startswith(kind) and isinstance(t, torch.Tensor)]
             self.scales[kind] = max(map(size, alike_named), default=0.0)
+        if not kind and not name.startswith((PARAMETER, BUFFER)) and isinstance(self.values.get(LOSS), torch.Tensor):
+            return size(self.values[LOSS])
         return self.scales.get(kind, 0.0)
 
 
