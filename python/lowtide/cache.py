@@ -72,7 +72,9 @@ def store_rows(name: str, rows: list) -> None:
         path = folder() / "measured" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as made:
-            made.write(json.dumps({"key": name, "digest": _digest_of(rows), "rows": rows}))  # json.dump goes by Python's own encoder
+            text = json.dumps(rows)  # json.dump goes by Python's own encoder
+            head = json.dumps({"key": name, "digest": hashlib.sha256(text.encode()).hexdigest()})
+            made.write(f'{head[:-1]}, "rows": {text}}}')
         pathlib.Path(made.name).replace(path)
 
 

@@ -18,9 +18,11 @@
     frozen.py       Python's random numbers, which a step may not draw
     trace.py        the step as one FX graph (make_fx): forward, loss, gradients
     accumulated.py  gradients as backward() accumulates them, within backward passes too
+    made_graph.py   make_fx without what no graph of a step needs
     dynamo.py       a second way to trace: what looks into tensors
     ways_round.py   what refusals say to write instead
     calls.py        the graph as calls on tensors that lie in storages: aliases and mutations as they are
+    op_traits.py    what that asks of each op
     parts.py        the calls around the largest values, by rows
     rows.py         which row of the op table a call is
     axes.py         of calls that no row is, the axes that their loops walk

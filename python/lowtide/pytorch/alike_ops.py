@@ -28,6 +28,7 @@ from torch._library.utils import is_builtin
 from . import plain_ops
 
 _META = torch.device("meta")
+_SET = torch._C.TensorBase.set_  # PyTorch's own: while a step is traced torch.Tensor has another one (new_data.py)
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _ABOUT_STORAGES = ("as_strided", "set_", "resize", "lift", "nonzero")
 MOST = 1 << 16  # entries that are kept
@@ -224,7 +225,7 @@ class AlikeOps:
         """A result, and another tensor of the same memory."""
         elements = torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype, device=_META)
         if entry.of is not None:
-            elements.set_(tensors[entry.of].untyped_storage(), entry.offset, entry.shape, entry.stride)
+            _SET(elements, tensors[entry.of].untyped_storage(), entry.offset, entry.shape, entry.stride)
         return _fake(elements, entry.device, entry.rest, self.mode), _fake(elements, entry.device, entry.rest, self.mode)
 
 
@@ -235,7 +236,7 @@ def same_memory(tensor: FakeTensor) -> FakeTensor:
         return fast_detach(tensor.fake_mode, tensor)
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         elements = torch.empty(0, dtype=tensor.dtype, device=_META)
-        elements.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+        _SET(elements, tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
         return _fake(elements, tensor._fake_device, rest, tensor.fake_mode)
 
 

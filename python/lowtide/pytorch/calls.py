@@ -2,7 +2,7 @@
 
 What shares memory is read off the storages of the traced values, not off schemas: `_unsafe_view` returns its
 input's storage and declares no alias. What is written is read off schemas, and for the norms that write their running
-statistics without saying so, off a table (HIDDEN_WRITES); measuring holds both against what the kernels really do
+statistics without saying so, off a table (HIDDEN_WRITES of op_traits.py); measuring holds both against what the kernels really do
 (measure.py).
 
     tensor    shape, strides and place in a storage; a view knows the call that makes it from another tensor
@@ -29,22 +29,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import Unsupported
 from .devices import CPU, Cpu, Cuda
-from . import counted_norms, ways_round  # the first for lowtide::counted_batch_norm
+from . import ways_round
 from .externals import External
+from .op_traits import draws, hidden_writes, traits_of
 from .schemas import schema_writes
 from .trace import FORWARD, Trace
 
 aten = torch.ops.aten
-# Ops that write arguments that their schemas do not declare: packet -> (arguments written, if this argument is true).
-HIDDEN_WRITES = {aten.native_batch_norm: ((3, 4), 5), aten.cudnn_batch_norm: ((3, 4), 5),
-                 aten.miopen_batch_norm: ((3, 4), 5), torch.ops.lowtide.counted_batch_norm: ((3, 4), 5)}
 UNCOUNTED_WRITES = {aten._native_batch_norm_legit, aten._batch_norm_with_update}  # declared, but no version grows by them
-# What holds for a plan's shapes and types anyway. The profiler's marks are not the step's either: a plan runs in another order.
-STATIC = {"aten::_assert_tensor_metadata", "aten::sym_constrain_range",
-          "aten::sym_constrain_range_for_size"}
 # Where the weight stands, and what has a number for each dimension: stride, padding, dilation, output padding.
 _CONVOLUTIONS = {aten.convolution.default: (1, (3, 4, 5, 7)), aten.convolution_backward.default: (2, (4, 5, 6, 8))}
-ASSERTIONS = {"aten::_assert_async", "aten::_assert_scalar", "lowtide::demand"}
 PARAMETER, BUFFER, INPUT, CONSTANT, STATE, MADE = "parameter", "buffer", "input", "constant", "state", ""
 
 
@@ -223,22 +217,6 @@ class Program:
         return number
 
 
-def hidden_writes(target: Any, args: tuple) -> list[Any]:
-    positions, switch = HIDDEN_WRITES.get(getattr(target, "overloadpacket", None), ((), 0))
-    return [args[p] for p in positions if args[p] is not None] if positions and args[switch] else []
-
-
-def draws(target: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether the op takes numbers from the random stream: a dropout of probability 0 does not."""
-    if torch.Tag.nondeterministic_seeded not in target.tags:
-        return False
-    for position, argument in enumerate(target._schema.arguments):
-        if argument.name in ("p", "dropout_p"):
-            value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
-            return value != 0
-    return True
-
-
 @functools.cache
 def functional(target: Any) -> Any:
     """The op that computes what an in-place one does, of the same operands, and writes nothing (`pow.Tensor_Scalar` for `pow_.Scalar`), or None."""
@@ -385,30 +363,34 @@ class _Reader:
         if (node.kwargs.get("generator") is not None):
             raise Unsupported(f"{self.place(node)}: {node.target} draws from a generator of its own")
 
-        if node.target._schema.name in STATIC or node.target.namespace == "profiler":
+        traits = traits_of(node.target)
+        if traits.static:
             return
         args, kwargs = self.arguments(node)
         args = self.for_each_dimension(node.target, args)
-        if self.keeps_size(node, args, kwargs):
+        if traits.writes and self.keeps_size(node, args, kwargs):
             self.of_node[node] = args[0].id
             return
         if node.target is aten._local_scalar_dense.default:
             self.of_node[node] = self.number_in(node, args[0])
             return
-        if node.target._schema.name in ASSERTIONS:
+        if traits.asserts:
             self.note_ones(args)
         call = Call(node.target, args, kwargs, [], False, node.meta.get("lowtide_phase", FORWARD), self.place(node))
-        call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
-        call.hidden = tuple(w.id for w in hidden_writes(node.target, args))
+        if traits.writes:
+            call.writes = tuple(w.id for w in schema_writes(node.target, args, kwargs))
+        if traits.hides_writes:
+            call.hidden = tuple(w.id for w in hidden_writes(node.target, args))
         if node.target is torch.ops.lowtide.set_random_state.default:
             self.program.states.add(self.program.tensors[args[0].id].storage)
-        call.random, call.node = draws(node.target, args, kwargs), node
-        if call.writes and torch.Tag.inplace_view in node.target.tags:  # t_, squeeze_: only the geometry changes
+        call.random, call.node = traits.may_draw and draws(node.target, args, kwargs), node
+        if call.writes and traits.changes_geometry:  # t_, squeeze_: only the geometry changes
             _as_view(call, node.meta["val"])
         if node.target is aten.mkldnn_rnn_layer.default:
             call.target = rnn_layer_in_training
         self.take_outputs(node, call)
-        self.check_draw(node, call)
+        if call.random:
+            self.check_draw(node, call)
         self.program.calls.append(call)
 
     def arguments(self, node: torch.fx.Node) -> tuple[tuple, dict[str, Any]]:
@@ -418,7 +400,7 @@ class _Reader:
             found = self.of_node[leaf]
             return Ref(found) if isinstance(found, int) else found
 
-        return mapped(ref, tuple(node.args)), mapped(ref, dict(node.kwargs))
+        return mapped(ref, node.args), mapped(ref, node.kwargs) if node.kwargs else {}
 
     def keeps_size(self, node: torch.fx.Node, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether it is a `resize_` to the size that is there. Raises Unsupported for what gives a tensor of before the step another one."""
@@ -447,7 +429,7 @@ class _Reader:
     def check_draw(self, node: torch.fx.Node, call: Call) -> None:
         """All draws of a step are from one stream: its device's."""
         device = self.program.device
-        for tensor in (self.program.tensors[o] for o in call.outs if o is not None and call.random):
+        for tensor in (self.program.tensors[o] for o in call.outs if o is not None):
             if tensor.device.type != device.type and node.target.namespace != "lowtide":
                 raise Unsupported(f"{self.place(node)}: {node.target} draws on {tensor.device} in a step on {device.device}")
 
@@ -471,11 +453,11 @@ class _Reader:
         value = node.meta.get("val")
         call.many = isinstance(value, (list, tuple))
         values = list(value) if call.many else [value] if isinstance(value, torch.Tensor) else []
-        if any(isinstance(v, torch.Tensor) and v.layout != torch.strided for v in values):
+        tensors = [v for v in values if isinstance(v, torch.Tensor)]
+        if any(v.layout is not torch.strided for v in tensors):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a sparse tensor, which has no place in a plan; "
                               "an embedding with sparse=False has dense gradients, index_add and scatter_add take indices and values")
-        extents = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape]
-        if any(isinstance(n, torch.SymInt) for n in extents):
+        if any(type(n) is torch.SymInt for v in tensors for n in v.shape):
             raise Unsupported(f"{self.place(node)}: {node.target} makes a tensor whose shape "
                               f"depends on the contents of another{ways_round.of_shape(node.target._schema.name.partition('::')[2])}")
         aliases = [self.alias(call, v) if isinstance(v, torch.Tensor) else None for v in values]

@@ -207,17 +207,19 @@ def _run(program: Program, unit: Unit, function: Callable, allocator: Allocator 
     return seconds, allocations, workspace, [tensor.untyped_storage().nbytes() for tensor in made], types
 
 
-def _try_in_place(program: Program, unit: Unit, drawn: Given) -> None:
-    """Leaves the forms whose kernels give the same bits in the place of the operand."""
-    wanted = None
+def _try_in_place(program: Program, unit: Unit, plain: Callable, drawn: Given) -> dict[int, Callable]:
+    """Leaves the forms whose kernels give the same bits in the place of the operand, and answers the code of all. `plain`: the unit's."""
+    wanted, forms = None, {}
     for storage in list(unit.in_place):
         form, given = _function(program, unit, False, storage), drawn()
+        forms[storage] = form
         if wanted is None:  # plain kernels write no operand, and operands are drawn alike each time
-            wanted = digest(_function(program, unit, False)(list(given))[0])
+            wanted = digest(plain(list(given))[0])
         place = given[operands(unit).index(storage)].untyped_storage().data_ptr()
         made = form(given)[0]
         if made.untyped_storage().data_ptr() != place or digest(made) != wanted:
             del unit.in_place[storage]
+    return forms
 
 
 def digest(tensor: torch.Tensor) -> bytes:
@@ -271,20 +273,18 @@ def seconds_of(program: Program, unit: Unit, rounds: int, there: There) -> float
 def measure(program: Program, unit: Unit, allocator: Allocator | None, given: Given, drawn: Given) -> Measured:
     """Runs the unit alone. Raises Unsupported where its kernels do otherwise than the graph says. `drawn`: operands whose numbers
     differ, all of them the run's own."""
-    function = _function(program, unit, False)
-    warm = _run(program, unit, function, allocator, given)
-    seconds, first, workspace, sizes, _ = _run(program, unit, function, allocator, given)
+    plain = _function(program, unit, False)
+    warm = _run(program, unit, plain, allocator, given)
+    seconds, first, workspace, sizes, _ = _run(program, unit, plain, allocator, given)
     found = Measured(min(seconds, warm[0]), first, first, [], workspace, sizes, types=warm[4])
     if unit.update is None and ((unit.random and unit.state_in is not None) or unit.statistics):
         function = _function(program, unit, True)
         _run(program, unit, function, allocator, given)
         _, found.again, other, *_ = _run(program, unit, function, allocator, given)
         found.workspace = max(workspace, other)
-    if unit.in_place:
-        _try_in_place(program, unit, drawn)
+    forms = _try_in_place(program, unit, plain, drawn)
     for storage in unit.in_place:
-        function = _function(program, unit, False, storage)
-        _, found.taken, other, *_ = _run(program, unit, function, allocator, given, storage)
+        _, found.taken, other, *_ = _run(program, unit, forms[storage], allocator, given, storage)
         found.workspace = max(found.workspace, other)
     found.in_place = [operands(unit).index(s) for s in unit.in_place]
     return found

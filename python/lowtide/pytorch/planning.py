@@ -148,8 +148,8 @@ def rows_of(measured: list[Measured]) -> list:
     def flat(found: list[Allocation]) -> list:
         return [[a.bytes, a.result, a.offset, a.caller] for a in found]
 
-    return [[m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types]
-            for m in measured]
+    rows = {id(m): [m.seconds, flat(m.first), flat(m.again), flat(m.taken), m.workspace, m.result_bytes, m.in_place, m.types] for m in measured}
+    return [rows[id(m)] for m in measured]  # units of one kind share theirs
 
 
 def there(captured: Captured) -> dict[int, torch.Tensor]:

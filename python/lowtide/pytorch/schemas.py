@@ -16,6 +16,11 @@ def _written_places(target: Any) -> tuple[tuple[int, str], ...]:
                  if argument.alias_info is not None and argument.alias_info.is_write)
 
 
+def writes_any(target: Any) -> bool:
+    """Whether the schema says that an argument is written."""
+    return bool(_written_places(target))
+
+
 def schema_writes(target: Any, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
     """What the schema says is written, in the order of its arguments."""
     written = []

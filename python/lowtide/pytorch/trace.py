@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import _disable_current_modes
@@ -49,6 +49,7 @@ from .entering import collector_waits
 from .foretold import Foretold, is_held, source_of
 from .foretold_sizes import Sizes, are_open
 from .real_formulas import fake_kernels, real_formulas
+from .made_graph import made_graph
 from .moving import Record, Taken, Watch
 from .left_behind import empty_caches_of_fakes, new_objects_apart
 from .known import KnownValues, distributions_assert, told_to_transformers
@@ -535,7 +536,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
                   Taken() if entering is not None else contextlib.nullcontext()):
                 if entering is not None:
                     entering.enter()
-                made = make_fx(followed, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+                made = made_graph(followed, *flat)
             trace.sizes = sizes.found
             return made
         finally:

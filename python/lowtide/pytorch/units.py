@@ -16,6 +16,7 @@ The optimizer's update of a parameter is a unit too (optimizers.py). Tests: test
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +24,8 @@ import torch
 from torch._prims_common import make_contiguous_strides_for
 
 from ..errors import Unsupported
-from .calls import ASSERTIONS, INPUT, MADE, STATE, Call, Program, Ref, Storage, functional
+from .calls import INPUT, MADE, STATE, Call, Program, Ref, Storage, functional
+from .op_traits import ASSERTIONS
 from .optimizers import Updates
 from .trace import BACKWARD, FORWARD, Trace
 
@@ -318,15 +320,16 @@ ROW_BY_ROW = {"aten::_log_softmax_backward_data": 0, "aten::_softmax_backward_da
               "aten::_softmax": 0}
 
 
-def _writing_form(call: Call, position: int, key: str) -> Call | None:
-    """The call that leaves its result where the operand at `position` lies; None where no kernel does."""
-    target = call.target
+@functools.cache
+def _writing_form(target: torch._ops.OpOverload, position: int, key: str) -> tuple[Callable, str] | None:
+    """The op that leaves its result where the operand at `position` lies, and the name under which it takes that once more, or ""; None where no
+    kernel does."""
     namespace, name = target._schema.name.split("::")
     if position == 0:
         packet = getattr(getattr(torch.ops, namespace), name + "_", None)
         found = getattr(packet, target._overloadname, None) if packet is not None else None
         if found is not None and len(found._schema.arguments) == len(target._schema.arguments):
-            return replace(call, target=found, many=False)
+            return found, ""
     wanted = [(a.name, str(a.type)) for a in target._schema.arguments]
     for overload in target.overloadpacket.overloads():
         found = getattr(target.overloadpacket, overload)
@@ -334,7 +337,7 @@ def _writing_form(call: Call, position: int, key: str) -> Call | None:
         outs = [a for a in arguments if a.is_out]
         if (len(outs) == 1 and [(a.name, str(a.type)) for a in arguments if not a.is_out] == wanted
                 and torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), key)):
-            return replace(call, target=found, many=False, kwargs={**call.kwargs, outs[0].name: call.args[position]})
+            return found, outs[0].name
     return None
 
 
@@ -360,9 +363,10 @@ def _find_in_place(program: Program, unit: Unit) -> None:
         tensor = program.tensors[argument.id]
         same = (tensor.shape, tensor.stride, tensor.dtype) == (out.shape, out.stride, out.dtype)
         if same and others == {argument.id} and storage.role == MADE and storage.bytes == made.bytes:
-            form = _writing_form(call, position, program.device.dispatch_key)
+            form = _writing_form(call.target, position, program.device.dispatch_key)
             if form is not None:
-                unit.in_place.setdefault(storage.id, form)
+                into = {**call.kwargs, form[1]: argument} if form[1] else call.kwargs
+                unit.in_place.setdefault(storage.id, replace(call, target=form[0], many=False, kwargs=into))
 
 
 def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Updates) -> list[str]:
@@ -375,7 +379,7 @@ def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Upda
     judges = {unit.number for unit in units if said & set(unit.makes) or unit.asserts}
     gradients = dict(zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True))
     updated = [name for name, gradient in gradients.items() if gradient is not None]
-    updates.make_state(updated)
+    updates.make_state(updated, contents=False)
     states = {name: _add_states(program, updates, name) for name in updated}
     tensors = {name: [program.given[positions[name]], gradients[name], *states[name]] for name in updated}
     if updates.whole:
