@@ -26,7 +26,7 @@ def called_by_itself(name: str, kind: type, called: bool) -> bool:
     """Methods that Python or PyTorch calls without their name in the code. `called`: the code names the class, and may make objects of it."""
     if issubclass(kind, torch.autograd.Function):
         return name in _OF_FUNCTIONS
-    if name in MAKING:
+    if name in MAKING or name == "__del__":
         return called
     return name == "forward" or name.startswith("__") and name.endswith("__") and name not in UNREAD
 

@@ -29,7 +29,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..errors import Unsupported
 from .barred import real_of
 from .externals import Geometry, geometry_of
-from .guards import Entry, Kind, Length, OneOf, Turned
+from .guards import Entry, Turned
+from .held_places import Kind, OneOf
+from .held_whole import Length
 from .known import KnownValues
 from .moving import Outcomes, Record, evaluate, expression_of, is_number, value_of
 from .reachable import MISSING, Dictionary, Place, Room, Sequence, Set, State

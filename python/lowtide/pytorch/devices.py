@@ -28,6 +28,7 @@ import torch
 
 from .. import cache
 from ..errors import Unsupported, Usage
+from .process import functions_around
 
 
 class Cpu:
@@ -70,7 +71,7 @@ class Cpu:
         """What changes the captured graph or its kernels without standing in model or batch."""
         return (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.get_num_threads(), torch.get_default_dtype(),
                 torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.enabled, torch.backends.mkldnn.deterministic,
-                torch.get_float32_matmul_precision(), _attentions())
+                torch.get_float32_matmul_precision(), functions_around(), _attentions())
 
     def machine(self) -> list[Any]:
         """What measurements hold for."""
@@ -151,7 +152,7 @@ class Cuda:
         cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
         return (str(self.device), torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"), cudnn.enabled,
                 cudnn.benchmark, cudnn.deterministic, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision,
-                matmul.fp32_precision, torch.are_deterministic_algorithms_enabled(), _attentions())
+                matmul.fp32_precision, torch.are_deterministic_algorithms_enabled(), functions_around(), _attentions())
 
     def machine(self) -> list[Any]:
         return [torch.__version__, torch.version.cuda, torch.backends.cudnn.version(),

@@ -22,6 +22,7 @@ test_torch_stale_called.py, test_torch_stale_names.py, test_torch_numbers.py.
 
 from __future__ import annotations
 
+import abc
 import builtins
 import collections
 import contextvars
@@ -39,21 +40,23 @@ import torch
 
 from .externals import geometry_of
 from .called_names import MAKING, UNREAD, called_by_itself, methods_of, names_read
-from .held_whole import BARE_NAMESPACES, CodeOf, Inside, KindOf, Length, Members, Order, Value, Whole, bytes_in, contents_of, names_in
+from .held_whole import BARE_NAMESPACES, CodeOf, Inside, KindOf, Length, Members, Order, Value, Whole, bytes_in, contents_of, names_in, registered_at
+from .held_places import MANY, Kind
 from .hooks import OF_ALL_MODULES
 from .insides import environment, is_buffer
 from .made_names import POSITIONS, Read, in_format, walks_over_attributes
 from .opened import stated
-from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Place, Room, Sequence, Slots, attributes_of,
-                        is_packaged, modules_named, names_loaded, names_of, names_tried, slots_of, words_of)
-from .untouched import equal_bits, same
+from .process import read_by
+from .reachable import (ATOMS, MISSING, Cell, ClassCode, ClassData, Dictionary, Names, Room, Sequence, Slots, attributes_of,
+                        is_packaged, modules_named, names_loaded, names_of, names_tried, slots_of, words_of, words_with_dots)
+from .untouched import PLAIN, same
 
-MANY = 1_000  # entries of a container whose entries are looked at one by one
 LARGE = 10_000  # of one with nothing but plain values
 READ = "what was read off it"  # in the place of a tensor's numbers
 ARRAY = 1 << 20  # bytes of an array
 _OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_CALLED_BEHIND = (types.FunctionType, types.MethodType, functools.partial, dict)
 _CONTAINERS = (dict, list, tuple, collections.deque, set, frozenset)
 
 
@@ -76,6 +79,9 @@ class Turned(Entry):
 def _gradient(tensor: torch.Tensor) -> Any:
     """Which one a tensor has, as its contents are read in each step."""
     return id(tensor.grad) if tensor.grad is not None else None
+
+
+_version = operator.attrgetter("_version")
 
 
 class Walk:
@@ -113,6 +119,8 @@ class Walk:
             self.method(torch.Tensor, name, vars(torch.Tensor).get(name, MISSING))
         if self.names & {"environ", "getenv"}:
             self.inside(os.environ, "os.environ", environment)
+        for setting in read_by(self.names):
+            self.inside(setting, setting.words, type(setting).now)
 
     # ---- what is found
 
@@ -137,10 +145,10 @@ class Walk:
                 self.hold(room, key, hook, frozenset())
             self.length(hooks, path)
 
-    def inside(self, thing: Any, path: str, take: Callable[[Any], Any]) -> None:
-        """What a function takes out of an object of C, compared by its equality."""
+    def inside(self, thing: Any, path: str, take: Callable[[Any], Any], what: Any = Inside) -> None:
+        """What a function takes out of an object of C, compared by its equality. `what`: of several that are taken out of it."""
         room = Inside(thing, path, take)
-        self.entries[id(thing), Inside] = Entry(room, "", room.seen[""])
+        self.entries[id(thing), what] = Entry(room, "", room.seen[""])
 
     def room(self, made: Callable[[], Room], owner: Any) -> Room:
         found = self.rooms.get(id(owner))
@@ -218,6 +226,7 @@ class Walk:
 
     def function(self, function: types.FunctionType, path: str) -> None:
         if is_packaged(function):
+            self.behind(function, path)
             return
         self.read(function.__code__)
         names = names_of(function.__code__)
@@ -225,6 +234,10 @@ class Walk:
         self.walking |= not of_class and walks_over_attributes(names, self.noted.blind)
         for name, module in modules_named(function, names):
             self.hold(self.room(lambda: Names(sys.modules, "sys.modules", frozenset()), sys.modules), name, module, frozenset())
+        if "modules" in names:
+            for name in words_with_dots(function.__code__):
+                self.entries[id(sys.modules), name] = Entry(self.room(lambda: Names(sys.modules, "sys.modules", frozenset()), sys.modules), name,
+                                                            sys.modules.get(name, MISSING))
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             room = self.room(lambda cell=cell, name=name: Cell(cell, name), cell)
             for key, value in room.read().items():
@@ -249,6 +262,13 @@ class Walk:
             if name not in sys.modules:
                 self.entries[id(sys.modules), name] = Entry(modules, name, MISSING)
 
+    def behind(self, function: types.FunctionType, path: str) -> None:
+        """The user's functions that a package's function calls, as those of decorators do (contextlib.contextmanager, torch.no_grad(), singledispatch)."""
+        for cell in function.__closure__ or ():
+            value = Cell(cell, "").read().get("", MISSING)
+            if isinstance(value, _CALLED_BEHIND) or not is_packaged(type(value)):
+                self.later(value, path, frozenset())
+
     def read(self, code: types.CodeType) -> None:
         if code not in self.code:
             self.code.add(code)
@@ -260,6 +280,8 @@ class Walk:
         """Its entries under the names of the code; a package's functions and classes by identity alone."""
         packaged = is_packaged(module)
         room = self.room(lambda: Names(vars(module), path, frozenset()), vars(module))
+        if type(module) is not types.ModuleType:
+            self.properties(module, path)
         for name in (self.names | {"__getattr__"}) & vars(module).keys():
             value = vars(module)[name]
             if packaged and (callable(value) or isinstance(value, types.ModuleType)):
@@ -267,11 +289,23 @@ class Walk:
             else:
                 self.hold(room, name, value, frozenset())
 
+    def properties(self, module: types.ModuleType, path: str) -> None:
+        """Plain values that the class of a module gives under the names of the code (torch.backends.cudnn.benchmark)."""
+        for name in self.names & {name for base in type(module).__mro__ for name, found in vars(base).items() if hasattr(type(found), "__set__")}:
+            take = operator.attrgetter(name)
+            if type(take(module)) in PLAIN:
+                self.inside(module, f"{path}.{name}", take, name)
+
     def class_data(self, kind: type, names: frozenset[str], thing: Any = MISSING, called: bool = False) -> None:
         """Data of a class and its bases under the names of the code, and the methods that can be called; those of its metaclass, too.
         `thing`: an object of the class, if there is one; `called`: the code may make others."""
         if type(kind) is not type and not is_packaged(type(kind)):
             self.class_data(type(kind), names, kind)
+        if called and isinstance(kind, abc.ABCMeta) and self.names & {"isinstance", "issubclass", POSITIONS}:
+            self.inside(kind, f"the classes that are registered at {kind.__qualname__}", registered_at, registered_at)
+        if "__subclasses__" in self.names and not is_packaged(kind):
+            self.inside(kind, f"{kind.__qualname__}.__subclasses__()", type.__subclasses__, type.__subclasses__)
+            self.inner(type.__subclasses__(kind), f"a subclass of {kind.__qualname__}", names)
         for base in kind.__mro__:
             if base is object or is_packaged(base):
                 if "forward" in vars(base):  # libraries put one of their own there
@@ -354,7 +388,9 @@ class Walk:
             for name in found:
                 self.hold(room, name, attributes[name], names)
         if "grad" in self.names and tensor.is_leaf:
-            self.inside(tensor, f"{path}.grad", _gradient)
+            self.inside(tensor, f"{path}.grad", _gradient, _gradient)
+        if "_version" in self.names and not isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference():
+            self.inside(tensor, f"{path}._version", _version, _version)
         for folder in _OF_TENSORS if tensor.is_leaf else ():
             for hook in (getattr(tensor, folder) or {}).values():
                 self.later(hook, f"a hook of {path}", names)
@@ -440,55 +476,11 @@ def entries_of(model: torch.nn.Module, loss_fn: Callable, read: Read | None = No
     return [*found.entries.values(), *found.methods.values()]
 
 
-def kind_of(value: Any) -> Any:
-    """Equal where a plan that reads the tensors in it anew serves both."""
-    if isinstance(value, torch.Tensor):
-        return geometry_of(value)
-    if isinstance(value, tuple) or type(value) is list and len(value) <= MANY:
-        return type(value), tuple(map(kind_of, value))
-    if type(value) is dict and len(value) <= MANY:
-        return dict, tuple(value), tuple(map(kind_of, value.values()))
-    return (type(value), *((tuple(value),) if isinstance(value, dict) else ()))
-
-
 def _holds(entry: Entry, now: Any) -> bool:
     """Whether an entry may be `now` in the place of what it was."""
     if isinstance(entry.value, torch.Tensor) and isinstance(now, torch.Tensor):
         return geometry_of(entry.value) == geometry_of(now)  # its contents are read in each step
     return entry.value == now if isinstance(entry.room, (Members, Inside, Order, CodeOf)) else same(entry.value, now)
-
-
-class Kind(NamedTuple):
-    """What has to lie at a place that is read, or written, in each step, by its kind. `number`: what has to be read off it; a tensor, if
-    that is all of its contents."""
-
-    place: Place
-    held: Any
-    number: Any = None
-
-    def holds(self) -> bool:
-        now = self.place.now()
-        if now is self.held and self.number is None:
-            return True
-        if kind_of(now) != kind_of(self.held):
-            return False
-        return self.number is None or (equal_bits(now.detach(), self.number) if isinstance(self.number, torch.Tensor) else now.item() == self.number)
-
-
-class OneOf(NamedTuple):
-    """A place where one of these values has to lie."""
-
-    place: Place
-    values: tuple[Any, ...]
-    number: Any = None
-
-    @property
-    def held(self) -> Any:
-        return self.values[0]
-
-    def holds(self) -> bool:
-        now = self.place.now()
-        return any(same(value, now) for value in self.values)
 
 
 class Guards:
@@ -520,6 +512,8 @@ class Guards:
         self.sets, self.members = [e.room.owner for e in sets], [e.value for e in sets]
         self.wholes = [(Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, Whole)]
         self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, Inside)]
+        self.tensors = [e for e in kept if isinstance(e.value, torch.Tensor)]
+        self.alike = _which_are_one([e.value for e in self.tensors])
         self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, Order, CodeOf, KindOf, ClassCode, Members, Whole, Inside))]
 
     def hold(self) -> bool:
@@ -547,6 +541,8 @@ class Guards:
 
     def look(self) -> bool:
         """The same, entry by entry; what is equal, though another object, is what is compared with from now on."""
+        if _which_are_one([e.room.get(e.key) for e in self.tensors]) != self.alike:
+            return False
         for entries, seen in ((self.of_dicts, self.seen), (self.of_cells, self.in_cells), (self.of_lists, self.in_lists)):
             for k, entry in enumerate(entries):
                 now = entry.room.get(entry.key)
@@ -562,8 +558,18 @@ class Guards:
             now = entry.room.get(entry.key)
             if not _holds(entry, now):
                 yield entry, now
+        now = [entry.room.get(entry.key) for entry in self.tensors]
+        for entry, tensor, before, after in zip(self.tensors, now, self.alike, _which_are_one(now), strict=True):
+            if before != after and _holds(entry, tensor):
+                yield entry, tensor
         for kind in (kind for kind in self.kinds if not kind.holds()):
             yield Entry(kind.place.room, kind.place.key, kind.held if kind.number is None else READ), kind.place.now()
+
+
+def _which_are_one(tensors: list[Any]) -> list[int]:
+    """Of each the first place at which the same one lies: what code may ask by `is`, and a write on one is a write on all."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(tensor), k) for k, tensor in enumerate(tensors)]
 
 
 _contents = operator.attrgetter("cell_contents")

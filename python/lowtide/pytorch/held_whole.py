@@ -6,6 +6,8 @@ test_torch_stale_names.py.
 
 from __future__ import annotations
 
+import _abc
+import abc
 import argparse
 import collections
 import functools
@@ -105,6 +107,12 @@ class KindOf(AsOne):
 
     def read(self) -> dict[Any, Any]:
         return {"": type(self.owner)}
+
+
+def registered_at(kind: abc.ABCMeta) -> frozenset[type]:
+    """The classes that `kind.register` has made its own."""
+    found = _abc._get_dump(kind)[0] if hasattr(_abc, "_get_dump") else ()
+    return frozenset(one for one in (reference() for reference in found) if one is not None)
 
 
 def _laid_open(thing: Any, take: Callable[[memoryview], Any]) -> Any:

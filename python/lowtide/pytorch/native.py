@@ -40,7 +40,8 @@ from .exported import Exported, export_step
 from .native_check import TORCH, times
 from .optimizers import KnownUpdates, state_as_before
 from .options import StepOptions
-from .guards import Entry, Kind, entries_of
+from .guards import Entry, entries_of
+from .held_places import Kind
 from .step import Memory, Step
 from .trace import Model
 from .untouched import Note

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from .clocks import not_read
 from .process import ONCE, as_before
 from .this_thread import exchanged
 
@@ -173,12 +174,14 @@ class Paths:
     def apart(self, folders: Iterable[dict[str, Any]] = ()) -> Iterator[None]:
         """Within, this thread opens nothing, and the process is as before behind it. Raises Opened behind it, also where the code has caught what it raised.
         `folders`: globals of the user's modules."""
+        from .reachable import is_packaged_file  # noqa: PLC0415: as above
         _listen()
-        mine = threading.get_ident()
+        mine, folders = threading.get_ident(), list(folders)
         before = _refusals.get(mine)
         try:
             _refusals[mine] = self.refuse
-            with exchanged((os, "stat", self.stat), (torch._C, "PyTorchFileWriter", self.written)), as_before(folders, self.line, self.first):
+            with exchanged((os, "stat", self.stat), (torch._C, "PyTorchFileWriter", self.written)), as_before(folders, self.line, self.first), \
+                    not_read(folders, self.line, self.first, is_packaged_file):
                 yield
         finally:
             if before is None:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .this_thread import bound, exchanged
+from .this_thread import bound, exchanged, lent
 
 _OF_COMPILERS = ("TORCH", "TRITON") if os.name == "nt" else (b"TORCH", b"TRITON")
 ONCE = ", which a step would do once, while it is captured; do it outside of loss_fn"
@@ -50,6 +50,10 @@ class Setting(NamedTuple):
     names: frozenset[str] = frozenset()  # by which code reads it
     setters: tuple[tuple[Any, str], ...] = ()
     of_imports: bool = False
+
+    def now(self) -> Any:
+        """What code reads of it, to be compared later."""
+        return _noted(self.read())
 
 
 def _at(holder: Any, name: str, words: str = "", names: str = "") -> Setting:
@@ -115,6 +119,12 @@ def _set_decimal(value: tuple) -> None:
 
 
 _OF_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def functions_around() -> tuple:
+    """The default device, where anything stands around PyTorch's functions (a default device, or a mode)."""
+    depth = torch._C._len_torch_function_stack()
+    return (depth, *default_device()) if depth else ()
 
 
 def default_device() -> tuple:
@@ -232,7 +242,8 @@ def as_before(folders: Iterable[dict[str, Any]], line_that_asks: Callable[[], st
     places += [(holder, name, acting(said, name)) for holder, name, said in _ACTS]
     before = [(setting, _noted(setting.read())) for setting in _SETTINGS if setting.write is not None]
     try:
-        with _lent(folders, places), exchanged(*places):
+        with lent(folders, {id(getattr(holder, name)): bound(getattr(holder, name), instead) for holder, name, instead in places
+                            if not isinstance(holder, type)}), exchanged(*places):
             yield
     except BaseException:
         _put_back(before, lines)
@@ -251,27 +262,3 @@ def _put_back(before: list[tuple[Setting, Any]], lines: dict[str, str]) -> list[
         changed.append(setting)
         setting.write(value)  # type: ignore[misc]
     return changed
-
-
-_standing_in: dict[int, Any] = {}  # what stand-ins in the globals of the user's modules are for, by their ids
-
-
-def real_global(value: Any) -> Any:
-    """What lies in the globals of a module but for a capture."""
-    return _standing_in.get(id(value), value) if _standing_in else value
-
-
-@contextlib.contextmanager
-def _lent(folders: Iterable[dict[str, Any]], places: list[tuple[Any, str, Callable]]) -> Iterator[None]:
-    """Within, globals that are such functions (`from signal import signal`) are their stand-ins."""
-    stand_ins = {id(real): (real, instead) for holder, name, instead in places if not isinstance(holder, type) for real in [getattr(holder, name)]}
-    lent = [(folder, name, value, bound(*stand_ins[id(value)])) for folder in folders for name, value in list(folder.items()) if id(value) in stand_ins]
-    try:
-        for folder, name, value, made in lent:
-            folder[name], _standing_in[id(made)] = made, value
-        yield
-    finally:
-        for folder, name, value, made in lent:
-            _standing_in.pop(id(made), None)
-            if folder.get(name) is made:
-                folder[name] = value

@@ -108,6 +108,12 @@ def words_of(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=10_000)
+def words_with_dots(code: types.CodeType) -> frozenset[str]:
+    """Words that may be names of modules."""
+    return frozenset(c for inner in _codes(code) for c in inner.co_consts if isinstance(c, str) and all(part.isidentifier() for part in c.split(".")))
+
+
+@functools.lru_cache(maxsize=10_000)
 def names_tried(code: types.CodeType) -> frozenset[str]:
     """The attributes and globals of code that catches exceptions: they may be looked for where they are not."""
     found = set()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .made_names import is_noting
-from .process import real_global
+from .this_thread import real_global
 
 MISSING = type("Missing", (), {"__repr__": lambda _: "nothing"})()
 _OF_MODULES = ("_parameters", "_buffers", "_modules")  # dicts of a module whose entries are its attributes, in words

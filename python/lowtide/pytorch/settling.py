@@ -23,7 +23,7 @@ import torch.utils._pytree as pytree
 from ..errors import Unsupported, Usage
 from .carried import Carried, Growth, Held, Moving, Number, Opaque, Output, View, Write, made
 from .externals import geometry_of
-from .guards import kind_of
+from .held_places import kind_of
 from .moving import Of, Record, Watch, evaluate, numbers_in
 from .reachable import MISSING, Dictionary, Place, Room, Set
 from .step_numbers import stand_in

@@ -34,7 +34,8 @@ from .batches import BatchSpec, tensors_of
 from .calls import CONSTANT, MADE, PARAMETER, Program
 from .devices import Cpu, Cuda
 from .entering import WITHIN_STEP, Turn, capturing, handlers_wait
-from .guards import READ, Entry, Guards, Kind, Turned, entries_of
+from .guards import READ, Entry, Guards, Turned, entries_of
+from .held_places import Kind
 from .kept import written_buffers
 from .lent import refuse_gradients
 from .moving import OTHERWISE

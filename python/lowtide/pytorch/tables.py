@@ -18,7 +18,7 @@ import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .externals import External, geometry_of
-from .guards import kind_of
+from .held_places import kind_of
 from .known import LARGEST
 from .reachable import MISSING, Place
 from .schemas import schema_writes, tensors_among
