@@ -109,3 +109,82 @@ def test_an_index_that_the_model_computes_is_not_looked_for():
     wanted = routed(model, batch_of()).detach()
     torch.testing.assert_close(step(batch_of()), wanted, rtol=1e-8, atol=1e-8)
     assert [allowed.name for allowed in step._now.exported.indices.ranges] == ["embedding", "embedding"]
+
+
+PLACES = {
+    "a count": lambda m, k, y: m.b.__setitem__(k, m.b[k] + 1),
+    "a count in place": lambda m, k, y: exec("m.b[k] += 1", {"m": m, "k": k}),
+    "a number": lambda m, k, y: m.b.__setitem__(k, 3.0),
+    "a row": lambda m, k, y: m.rows.__setitem__((k, slice(None)), y.detach()[0]),
+    "a column": lambda m, k, y: m.rows.__setitem__((slice(None), k), y.detach()[0]),
+    "a number of two places": lambda m, k, y: m.rows.__setitem__((k, k), y.detach()[0, 0]),
+    "behind an ellipsis": lambda m, k, y: m.rows.__setitem__((..., k), 0.5),
+    "read": lambda m, k, y: m.rows.mul_(m.b[k]),
+    "read, and written later": lambda m, k, y: (m.b[k].clone(), m.b.mul_(2)),
+    "a mean that moves": lambda m, k, y: m.b.__setitem__(k, m.b[k] * 0.5 + y.detach().mean()),
+    "a row that is read": lambda m, k, y: m.b.add_(m.rows[k]),
+    "backwards": lambda m, k, y: m.b.__setitem__(k - 4, 7.0),
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_place_that_the_step_computes_is_read_and_written_as_in_eager_mode(kind):
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.line = torch.nn.Linear(6, 4)
+            self.register_buffer("b", torch.arange(4.0))
+            self.register_buffer("rows", torch.arange(16.0).view(4, 4))
+
+        def forward(self, x):
+            y = self.line(x)
+            PLACES[kind](self, y.detach().mean(0).argmax(), y)
+            return (y * (self.b + 1) * self.rows[:3]).square().mean()
+
+    batches = [torch.randn(3, 6, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    mine, theirs = Counting(), Counting()
+    step = lowtide.compile_step(mine, lambda m, b: m(b), torch.optim.SGD(mine.parameters(), lr=0.1), batches[0], effort=0.1)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    for batch in batches:
+        loss = theirs(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert torch.equal(step(batch), loss.detach()) and all(map(torch.equal, mine.state_dict().values(), theirs.state_dict().values()))
+
+
+def through_a_name(b, k):
+    place = b[k]
+    place += 1
+    return place
+
+
+def through_a_view(b, k):
+    place = b[k]
+    b.mul_(2)
+    return place
+
+
+@pytest.mark.parametrize("use", [through_a_name, through_a_view, lambda b, k: b[k].add_(1)])
+def test_what_lies_at_such_a_place_is_written_there_alone(use):
+    model = torch.nn.Linear(6, 4)
+    model.register_buffer("b", torch.ones(4))
+
+    def loss_fn(m, x):
+        y = m(x)
+        return y.mean() * use(m.b, y.detach().mean(0).argmax())
+
+    with pytest.raises(lowtide.Unsupported, match="index_add_"):
+        lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(2, 6), effort=0.1)
+
+
+def test_how_many_there_are_is_refused_with_a_way_round():
+    model = torch.nn.Linear(6, 4)
+
+    def loss_fn(m, x):
+        found, place, count = torch.unique((m(x) > 0).long(), return_inverse=True, return_counts=True)
+        return m(x).mean() * len(found) * count.sum()
+
+    with pytest.raises(lowtide.Unsupported, match="test_torch_indices.py.*len.* asks how many there are in a result of unique.*one_hot"):
+        lowtide.compile_step(model, loss_fn, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(2, 6), effort=0.1)

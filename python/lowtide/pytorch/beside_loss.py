@@ -53,11 +53,12 @@ class _Tree(NamedTuple):
 class Aux:
     """All of one trace. `outputs`: tensors of the graph, in order."""
 
-    def __init__(self, aux: Any, before: Container[int], texts: Texts, pair: bool, views: Callable[[torch.Tensor], Any] = lambda _: None) -> None:
+    def __init__(self, aux: Any, before: Container[int], texts: Texts, pair: bool, views: Callable[[torch.Tensor], Any] = lambda _: None,
+                 as_was: Callable[[torch.Tensor], torch.Tensor] = lambda leaf: leaf) -> None:
         """`before`: ids of what was there before the step, and of its attributes. `pair`: whether loss_fn gave something beside the loss, and be it None.
-        `views`: of a tensor that is a part of a parameter, where a step finds it."""
+        `views`: of a tensor that is a part of a parameter, where a step finds it. `as_was`: of a buffer that loss_fn has put anew, what it was."""
         self.outputs: list[torch.Tensor] = []
-        self.views = views
+        self.views, self.as_was = views, as_was
         self.before, self.texts, self.pair = before, texts, pair
         self.has_objects = False
         try:
@@ -65,7 +66,7 @@ class Aux:
         except RecursionError:
             raise Unsupported(f"{_WHAT} holds itself, {_WAY}") from None
         self.count = len(self.outputs)
-        self.before, self.views = (), lambda _: None
+        self.before, self.views, self.as_was = (), lambda _: None, lambda leaf: leaf
 
     def give(self, outputs: list[torch.Tensor], given: list[torch.Tensor]) -> Any:
         """As loss_fn gives it, of a step's outputs and of what the step was given."""
@@ -89,7 +90,7 @@ class Aux:
             view = self.views(leaf)
             if view is not None:
                 return _View(view)
-            self.outputs.append(leaf.detach())
+            self.outputs.append(self.as_was(leaf).detach())
             return _Output(len(self.outputs) - 1, None)
         if is_symbol(leaf):
             self.outputs.append(as_tensor(leaf))

@@ -222,7 +222,9 @@ def made(source: Any, outputs: list[torch.Tensor], given: list[torch.Tensor], nu
 class Lasting:
     """What was there before the traced step, by the storage of its fake: where the step finds it."""
 
-    def __init__(self, flat: list[torch.Tensor], externals: list[Any]) -> None:
+    def __init__(self, flat: list[torch.Tensor], externals: list[Any], was: Mapping[int, tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """`was`: buffers that were put anew, and copies of what they were (shell.py)."""
+        self.was = was
         self.of: dict[int, tuple[torch.Tensor, Callable[[list[torch.Tensor]], torch.Tensor]]] = {}
         for position, fake in enumerate(flat):
             self.of.setdefault(fake.untyped_storage()._cdata, (fake, lambda given, position=position: given[position]))
@@ -230,13 +232,22 @@ class Lasting:
             self.of.setdefault(external.fake.untyped_storage()._cdata, (external.fake, lambda _, external=external: external.now()))
 
     def view(self, fake: torch.Tensor) -> View | None:
-        found = self.of.get(fake.untyped_storage()._cdata)
-        if found is None:
+        storage = fake.untyped_storage()._cdata
+        found = self.of.get(storage)
+        if found is None or storage in self.was:
             return None
         whole, find = found
         if geometry_of(whole) == geometry_of(fake) and whole.storage_offset() == fake.storage_offset():
             return View(find, None)
         return View(find, (tuple(fake.shape), fake.stride(), fake.storage_offset() - whole.storage_offset()))
+
+
+    def as_was(self, fake: torch.Tensor) -> torch.Tensor:
+        """A tensor as the user's code has it: of a buffer that it has put anew, what that was."""
+        whole, copy = self.was.get(fake.untyped_storage()._cdata, (fake, fake))
+        if geometry_of(whole) == geometry_of(fake) and whole.storage_offset() == fake.storage_offset():
+            return copy
+        return copy.as_strided(fake.shape, fake.stride(), fake.storage_offset() - whole.storage_offset())
 
 
 class Marked:
@@ -328,7 +339,7 @@ class Finder:
                                                          "tensors and numbers, or registered with torch.utils._pytree, it can", self.note.reachable.seen)
             return Opaque(leaf)
         own = self.leaves.get(id(leaf))
-        if own is not None:
+        if own is not None and self.lasting.as_was(leaf) is leaf:
             return Opaque(own)
         if isinstance(leaf, torch.nn.Parameter) or leaf.requires_grad and leaf.is_leaf and isinstance(leaf, FakeTensor):
             raise Unsupported(_MADE.format(name, "a parameter"))
@@ -341,5 +352,5 @@ class Finder:
         view = self.lasting.view(leaf)
         if view is not None:
             return view
-        self.outputs.append(leaf.detach())
+        self.outputs.append(self.lasting.as_was(leaf).detach())
         return Output(len(self.outputs) - 1, geometry_of(leaf))

@@ -75,12 +75,25 @@ def exchanged_for(model: torch.nn.Module, tensors: Mapping[int, torch.Tensor]) -
                 place.folder[place.name] = place.tensor
 
 
-def write_buffers(places: list[Place]) -> None:
-    """A buffer that was assigned anew, with numbers of the same kind, is written where it was."""
+def write_buffers(places: list[Place]) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    """A buffer that was assigned anew, with numbers of the same kind, is written where it was. Gives each by its storage, and a copy of what it was."""
+    written = []
     for place in places:
         now = now_in(place)
-        if not place.buffer or now is place.tensor or not isinstance(now, torch.Tensor):
-            continue
-        if now.shape == place.tensor.shape and now.dtype == place.tensor.dtype:
-            place.tensor.copy_(now)
-            place.folder[place.name] = place.tensor
+        if place.buffer and now is not place.tensor and isinstance(now, torch.Tensor) and (now.shape, now.dtype) == (place.tensor.shape, place.tensor.dtype):
+            written.append((place, now))
+    new = _apart([now for _, now in written], [place.tensor for place, _ in written])
+    was = {} if torch.compiler.is_dynamo_compiling() else {
+        place.tensor.untyped_storage()._cdata: (place.tensor, place.tensor.clone()) for place, _ in written}
+    for (place, _), now in zip(written, new, strict=True):
+        place.tensor.copy_(now)
+        place.folder[place.name] = place.tensor
+    return was
+
+
+def _apart(new: list[torch.Tensor], written: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Copies of what lies in memory that is written (`self.old = self.new; self.new = y`, `self.table = self.table.t()`)."""
+    if torch.compiler.is_dynamo_compiling():
+        return [now.clone() for now in new] if len(new) > 1 else new
+    storages = {tensor.untyped_storage()._cdata for tensor in written}
+    return [now.clone() if now.untyped_storage()._cdata in storages else now for now in new]

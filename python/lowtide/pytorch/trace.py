@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -36,7 +37,7 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Unsupported, Usage
-from . import accumulated, conversions, copied, ctc, dynamo, exchange, frozen, hooks, observers, streams, ways_round
+from . import accumulated, conversions, copied, ctc, dynamo, exchange, frozen, hooks, observers, one_place, streams, ways_round
 from .accumulated import Accumulated
 from .beside_loss import Aux
 from .batches import BatchSpec, tensors_of
@@ -60,6 +61,7 @@ from .own_errors import raised_by_eager_mode
 from .step_numbers import Texts, put_before, unmarked
 from .reachable import Place
 from .settling import Settled, settle_kept
+from .shell import Shell
 from .untouched import Note
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -142,21 +144,6 @@ class Trace:
     numbers: list[Place] = field(default_factory=list)  # Python's numbers that the step reads anew each time
     reads_gradients: bool = False  # loss_fn leaves gradients in tensors of the batch
     unsure: bool = False  # a library took another path than in eager mode (known.py)
-
-
-class _Shell(torch.nn.Module):
-    """loss_fn over the model, as a module that dynamo can read."""
-
-    def __init__(self, model: torch.nn.Module, loss_fn: Callable) -> None:
-        super().__init__()
-        self.model = model
-        self._loss_fn = loss_fn
-
-    def forward(self, batch: Any) -> Any:
-        places = exchange.places_of(self.model)
-        answer = self._loss_fn(self.model, batch)
-        exchange.write_buffers(places)
-        return answer
 
 
 class _Labels:
@@ -292,6 +279,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
                    options: Options, labels: _Labels, keep: Callable, changes: Callable[[], list] | None, before: Container[int], texts: Texts) -> Callable:
     """`shells`: of each of the batches that make one update, or one for all. `keep`: what of it outlives the step in attributes. `changes`: what has
     changed so far. `before`: ids of what was there before the step."""
+    was: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # buffers that were put anew, by their storage, and copies of what they were
     pairs: list[bool] = []  # of each batch, whether loss_fn gave something beside the loss
 
     def one(leaves: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], batch: Any,
@@ -311,6 +299,12 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
             labels.note()
             for handle in handles:
                 handle.remove()
+            if isinstance(shell, Shell):
+                labels.of_sequence = None
+                was.update(shell.write_buffers())
+                labels.note()
+                if was:  # what aux has of this part of the batch
+                    aux = pytree.tree_map_only(torch.Tensor, Lasting([], [], was).as_was, aux, is_leaf=lambda v: isinstance(v, torch.Size))
             return loss.detach(), aux
 
         with labels.noting(), exchange.exchanged_for(model.module, tensors):  # checkpointing runs the forward pass again in the backward one
@@ -331,6 +325,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         batch = trace.batch_spec.batch_of(list(labels.lent.leaves))
         loss, aux = None, []
         pairs.clear()
+        was.clear()
         for k, part in enumerate(batch if options.accumulate > 1 else [batch]):
             one_loss, one_aux = one(leaves, buffers, part, shells[k % len(shells)])
             loss = one_loss if loss is None else loss + one_loss
@@ -342,10 +337,11 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         greatest = _greatest(grads, trained, trace) if options.check_gradients else []
         grads = _clipped(grads, options)
         labels.note()
-        trace.aux = Aux(aux if options.accumulate > 1 and any(pairs) else aux[0], before, texts, any(pairs), Lasting(flat[:p], []).view)
+        trace.aux = Aux(aux if options.accumulate > 1 and any(pairs) else aux[0], before, texts, any(pairs), Lasting(flat[:p], [], {}).view,
+                        Lasting([], [], was).as_was)
         aux_leaves = trace.aux.taken()
         marked.give_back()
-        kept = keep(flat, {**leaves, **buffers})
+        kept = keep(flat, {**leaves, **buffers}, was)
         trace.aux_count = len(aux_leaves) + len(kept) + len(greatest)
         return [loss, *aux_leaves, *kept, *greatest, *grads]
 
@@ -405,7 +401,7 @@ def refusal(problem: Exception) -> Unsupported:
     where = f"{place}: " if place else ""
     if isinstance(problem, frozen.DrawnOnce):
         return Unsupported(f"the step cannot be captured: {problem}")
-    if isinstance(problem, (AtOnce, NewData, Opened, Shown)):
+    if isinstance(problem, (AtOnce, NewData, Opened, Shown, one_place.WrittenInto)):
         return Unsupported(f"{where}the step cannot be captured: {problem}")
     if isinstance(problem, Branch):
         return Unsupported(f"{problem}: the step cannot be captured: a decision on the contents of a tensor, which are not known before the "
@@ -445,7 +441,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     trace.inputs, trace.layouts = [weakref.ref(leaf) for leaf in inputs], options.layouts
     inputs = apart(inputs)
     batch = spec.batch_of(inputs)
-    shell, note = _Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
+    shell, note = Shell(model.module, loss_fn), note or Note(model.module, loss_fn)
     numbers = dataclasses.replace(options, numbers=True)
     try:
         _trace_with([shell], trace, inputs, options, note)
@@ -471,7 +467,7 @@ def trace_step(model: Model, loss_fn: Callable, trained: list[str], batch: Any, 
     return trace
 
 
-def _with_numbers(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Options, note: Note) -> bool:
+def _with_numbers(shell: Shell, trace: Trace, inputs: list[torch.Tensor], options: Options, note: Note) -> bool:
     """Once more, with the whole numbers of the batch that the step would read; whether that can be captured."""
     again = dataclasses.replace(trace)
     try:
@@ -493,11 +489,11 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         sizes = Sizes([leaf() for leaf in trace.inputs] if not options.data_parallel else None)
         values, seen, texts = KnownValues(labels.after_op, sizes), [], Texts()  # the second: Externals, of the one run of `followed`
 
-        def keep(given: Sequence[torch.Tensor], exchanged: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        def keep(given: Sequence[torch.Tensor], exchanged: dict[str, torch.Tensor], was: dict) -> list[torch.Tensor]:
             if isinstance(entering, Watch):
                 return []
             held = {**model.parameters, **model.buffers}
-            lasting = Lasting(list(given), seen[0].found)
+            lasting = Lasting(list(given), seen[0].found, was)
             found = Finder(note, values, lasting, {id(t): held[name] for name, t in exchanged.items()}, texts)
             trace.carried = found.carried
             return found.outputs
@@ -520,9 +516,11 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
             sizes.of_batch = lambda node: None if is_held(node, model, externals.found) else sizes.sources(node)
             try:
                 with values, externals, externals.contents_read(values.value), asked_of(decisions, values.value, texts), formulas, \
-                        data_kept(model.module, note.reachable):
+                        data_kept(model.module, note.reachable), one_place.planned() as places:
                     put_before(trace.numbers, seen[0].found, flat[0].fake_mode)
-                    return step(*flat)
+                    made = step(*flat)
+                    places.check()
+                    return made
             finally:
                 behind.enter_context(_use_lazy_graph_module(True))  # nobody runs the module or reads its code
                 trace.externals = {external.target: external for external in externals.found}
@@ -556,7 +554,7 @@ def _trace_with(shells: list[torch.nn.Module], trace: Trace, inputs: list[torch.
         raise refusal(problem) from problem
 
 
-def _settle(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Options, note: Note) -> None:
+def _settle(shell: Shell, trace: Trace, inputs: list[torch.Tensor], options: Options, note: Note) -> None:
     """What becomes of the state that the forward pass keeps."""
     def run(into: Trace, note: Note, entering: Record | Watch | None) -> None:
         empty_caches_of_fakes()  # what the code has kept there in the trace before would be a constant now
@@ -570,7 +568,7 @@ def _settle(shell: _Shell, trace: Trace, inputs: list[torch.Tensor], options: Op
     settle_kept(trace, note, run, new)
 
 
-def _traced_again(shell: _Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
+def _traced_again(shell: Shell, trace: Trace, batch: Any, inputs: list[torch.Tensor],
                   options: Options, note: Note) -> bool:
     """By way of dynamo, where plain tracing was refused."""
     parts = batch if options.accumulate > 1 else [batch]

@@ -51,6 +51,8 @@ def of_contents(message: str, at_once: bool = False) -> str:
     found = _named(message)
     if at_once:
         return found or f"{_AT_ONCE}; {_SIZES + _PLACES if 'specialized integer' in message else BRANCH}"
+    if "specialized integer" in message and "Size-like symbols: u" in message:
+        return found or f"; len() asks how many there are in a result of unique, nonzero or a mask, which contents decide: {_COUNTS}{_AT_ONCE}"
     if "specialized integer" in message:
         return found or f"; {_SIZES}{_AT_ONCE}"
     return found or f"; {BRANCH}{_AT_ONCE if 'data-dependent expr' in message else ''}"
