@@ -13,13 +13,14 @@
 
 #include "api/budgets.h"
 #include "base/printable.h"
+#include "plan/plan_check.h"
 
 namespace lowtide {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostThreads = 1024;
+using plan::kMostThreads;
 constexpr size_t kMostValue = 80;  // bytes of a value in an error
 
 // Takes the members of one object one after the other and remembers the first that is wrong.

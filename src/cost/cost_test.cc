@@ -30,7 +30,7 @@ TEST(Device, ErrorsNameTheMember) {
     EXPECT_NE(device.error().message.find("toy.json"), std::string::npos);
   };
   const std::string good = kProfile;
-  const auto with = [&](const char* from, const char* to) {
+  const auto with = [&](const char* from, const std::string& to) {
     std::string text = good;
     text.replace(text.find(from), std::string(from).size(), to);
     return text;
@@ -39,6 +39,9 @@ TEST(Device, ErrorsNameTheMember) {
   expect_error(with("1e12", "0"), "matmul_flops_per_second");
   expect_error(with("launch_seconds", "lunch_seconds"), "lunch_seconds");
   expect_error(with("\"alignment_bytes\": 64", "\"alignment_bytes\": 0.5"), "alignment_bytes");
+  for (const char* alignment : {"48", "3", "16777215", "-64"})
+    expect_error(with("\"alignment_bytes\": 64", std::string("\"alignment_bytes\": ") + alignment),
+                 "alignment_bytes");
   expect_error(with("0.5", "\"half\""), "Exp");
   EXPECT_EQ(find_device("no-such-device").error().code, ErrorCode::kUsage);
 }

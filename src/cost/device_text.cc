@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -38,6 +40,14 @@ Result<double> positive(const Json& object, std::string_view member, std::string
     return refuse(origin, fmt::format("member '{}' is {}; a positive number is needed", member,
                                       found->dump()));
   return found->get<double>();
+}
+
+// A plan's links move at least a byte per second.
+Result<double> speed(const Json& object, std::string_view member, std::string_view origin) {
+  LT_ASSIGN(const double number, positive(object, member, origin));
+  if (number < 1)
+    return refuse(origin, fmt::format("member '{}' is {}; at least 1 is needed", member, number));
+  return number;
 }
 
 Result<int64_t> whole(const Json& object, std::string_view member, std::string_view origin,
@@ -90,8 +100,8 @@ Result<SlowTierRate> read_slow_tier(const Json& object, const std::string& origi
   LT_RETURN_IF_ERROR(check_members(object, kMembers, origin));
   SlowTierRate rate;
   LT_ASSIGN(rate.name, word(object, "name", origin));
-  LT_ASSIGN(rate.out_bytes_per_second, positive(object, "out_bytes_per_second", origin));
-  LT_ASSIGN(rate.in_bytes_per_second, positive(object, "in_bytes_per_second", origin));
+  LT_ASSIGN(rate.out_bytes_per_second, speed(object, "out_bytes_per_second", origin));
+  LT_ASSIGN(rate.in_bytes_per_second, speed(object, "in_bytes_per_second", origin));
   LT_ASSIGN(rate.latency_seconds, positive(object, "latency_seconds", origin));
   if (object.contains("compute_seconds_per_byte")) {
     LT_ASSIGN(rate.compute_seconds_per_byte, positive(object, "compute_seconds_per_byte", origin));
@@ -205,6 +215,9 @@ Result<DeviceProfile> parse_device(std::string_view text, std::string_view origi
   LT_ASSIGN(profile.kernels, word(object, "kernels", origin, ""));
   LT_ASSIGN(profile.memory_bytes, whole(object, "memory_bytes", origin, 4e18));
   LT_ASSIGN(profile.alignment_bytes, whole(object, "alignment_bytes", origin, 1 << 24));
+  if (!std::has_single_bit(static_cast<uint64_t>(profile.alignment_bytes)))
+    return refuse(origin, fmt::format("member 'alignment_bytes' is {}; a power of two is needed",
+                                      profile.alignment_bytes));
   LT_ASSIGN(profile.cache_bytes, whole(object, "cache_bytes", origin, 4e18, 0));
   LT_ASSIGN(profile.bytes_per_second, positive(object, "bytes_per_second", origin));
   LT_ASSIGN(profile.launch_seconds, positive(object, "launch_seconds", origin));

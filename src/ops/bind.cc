@@ -4,16 +4,25 @@
 // division, a window by the output-size formula), one without unknowns is compared, others wait.
 // Two different constants are an error. When the two differ and one is symbolic, their equality
 // becomes a fact and the constant is kept where there is one.
+//
+// A number that overflows 64 bits is no number that is not known yet: an equation with one is an
+// error, and so is a window or slice whose places, in bytes of its operand, overflow.
 #include "ops/bind.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "sym/product.h"
 
 namespace lowtide::ops {
 namespace {
 
 using sym::Expr;
+
+constexpr std::string_view kOverflows = "a number overflows 64 bits";
 
 // Where it comes from is put into words only when it does not hold.
 struct Equation {
@@ -53,7 +62,13 @@ class Binder {
     for (const SignatureAxis& axis : signature_.axes)
       if (!axis.extent)
         return fail(fmt::format("the extent of axis {} follows from no input", axis.name));
+    LT_RETURN_IF_ERROR(check_extents());
     simplify_groups();
+    for (size_t i = 0; i < signature_.inputs.size(); ++i)
+      if (signature_.inputs[i])
+        LT_RETURN_IF_ERROR(check_places(*signature_.inputs[i], instance_.inputs[i]->dims));
+    for (const OperandIndex& output : signature_.outputs)
+      LT_RETURN_IF_ERROR(check_places(output, dims_of(signature_, output)));
     return {};
   }
 
@@ -84,6 +99,7 @@ class Binder {
   // Compares an axis with a second extent, or gives it its first.
   Status unify(int axis, const Expr& found, const Equation& equation) {
     std::optional<Expr>& known = extent(axis);
+    if (found.poisoned()) return fail(fmt::format("{}: {}", where(equation), kOverflows));
     if (!known) {
       known = found;
       return {};
@@ -151,6 +167,7 @@ class Binder {
       if (!(quotient * product == equation.extent)) assume(quotient * product, equation.extent);
       return unify(open, quotient, equation);
     }
+    if (product.poisoned()) return fail(fmt::format("{}: {}", where(equation), kOverflows));
     if (product == equation.extent) return {};
     if (whole && part)
       return fail(fmt::format("{}: {}, wanted the product {}", where(equation), *whole, *part));
@@ -162,6 +179,7 @@ class Binder {
     const DimIndex& dim = *equation.dim;
     if (!extent(dim.axes[1])) return {};
     equation.done = true;
+    LT_RETURN_IF_ERROR(check_window(dim, equation));
     const Expr count = window_count(dim, equation.extent, *extent(dim.axes[1]));
     if (const auto number = count.constant(); number && *number < 1)
       return fail(fmt::format("{}: a window of {} (dilation {}) does not fit", where(equation),
@@ -179,14 +197,72 @@ class Binder {
         return fail(fmt::format("{}: {} is left of it", where(equation), *number));
       return unify(dim.axes[0], length, equation);
     }
-    const auto size = extent(dim.axes[0])->constant(), step = dim.stride.constant();
-    const auto begin = (-dim.pad_low).constant(), end = equation.extent.constant();
-    if ((size && *size < 0) || (begin && *begin < 0) || (step && *step < 1) ||
-        (size && begin && end && step &&
-         *begin + std::max<int64_t>(0, (*size - 1) * *step + 1) > *end))
+    const Expr& size = *extent(dim.axes[0]);
+    const Expr begin = -dim.pad_low, last = begin + (size - 1) * dim.stride;
+    if (begin.poisoned() || last.poisoned())
+      return fail(fmt::format("{}: the last place of a slice of {} from {} by {}: {}",
+                              where(equation), sym::print(size), sym::print(dim.pad_low),
+                              sym::print(dim.stride), kOverflows));
+    const auto is_below = [](const Expr& expr, int64_t least) {
+      return expr.constant().value_or(least) < least;
+    };
+    const auto end = equation.extent.constant();
+    const bool is_beyond = end && (begin.constant().value_or(*end) > *end ||
+                                   (size.constant() != 0 && last.constant().value_or(-1) >= *end));
+    if (is_below(size, 0) || is_below(begin, 0) || is_below(dim.stride, 1) || is_beyond)
       return fail(fmt::format("{}: a slice of {} from {} by {} lies outside", where(equation),
-                              sym::print(*extent(dim.axes[0])), sym::print(-dim.pad_low),
-                              sym::print(dim.stride)));
+                              sym::print(size), sym::print(begin), sym::print(dim.stride)));
+    return {};
+  }
+
+  // Also where no equation has the axis: an attribute may give an extent that nothing else says.
+  Status check_extents() const {
+    for (const SignatureAxis& axis : signature_.axes)
+      if (axis.extent->poisoned() || axis.extent->constant().value_or(0) < 0)
+        return fail(fmt::format("axis {} has {} elements", axis.name, sym::print(*axis.extent)));
+    const auto check = [&](const OperandIndex& operand) -> Status {
+      for (const DimIndex& dim : operand) {
+        const bool is_window = dim.form == LinkKind::kWindow;
+        if (is_window && signature_.axes[static_cast<size_t>(dim.axes[1])].extent->constant() == 0)
+          return fail("a window has 0 places; at least 1 is needed");
+      }
+      return {};
+    };
+    for (const auto& operand : signature_.inputs)
+      if (operand) LT_RETURN_IF_ERROR(check(*operand));
+    for (const OperandIndex& operand : signature_.outputs) LT_RETURN_IF_ERROR(check(operand));
+    return {};
+  }
+
+  // What a window reads is counted in 32 bits by the libraries that kernels call.
+  Status check_window(const DimIndex& dim, const Equation& equation) const {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    for (const Expr* number : {&dim.stride, &dim.dilation, &dim.pad_low, &dim.pad_high})
+      if (const auto value = number->constant(); value && (*value > kMost || *value < -kMost))
+        return fail(
+            fmt::format("{}: strides, dilations and pads of a window are at most {}, "
+                        "one is {}",
+                        where(equation), kMost, *value));
+    return {};
+  }
+
+  // The bytes from the operand's first element to the outermost places that a window or slice of it
+  // names, in its padding or not, are numbers of 64 bits.
+  Status check_places(const OperandIndex& operand, const ir::Dims& dims) const {
+    constexpr int64_t kMostElementBytes = 8;
+    for (const DimIndex& dim : operand) {
+      if (dim.form != LinkKind::kWindow && dim.form != LinkKind::kShift) continue;
+      const auto extent = [&](size_t i) {
+        return *signature_.axes[static_cast<size_t>(dim.axes[i])].extent;
+      };
+      Expr far = dim.stride * (extent(0) - 1);
+      if (dim.form == LinkKind::kWindow) far = far + dim.dilation * (extent(1) - 1);
+      const Expr bytes = sym::product(dims) * kMostElementBytes;
+      if ((far * bytes).poisoned() || ((far - dim.pad_low) * bytes).poisoned() ||
+          (dim.pad_low * bytes).poisoned() || (dim.pad_high * bytes).poisoned())
+        return fail(
+            fmt::format("the places of a window or slice of {}: {}", print(dims), kOverflows));
+    }
     return {};
   }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -364,6 +365,88 @@ TEST(OpTable, WorkOfWhatFitsDoesNotOverflow) {
     EXPECT_EQ(cost->bytes_read, sym::Expr(c.bytes_read)) << c.kind;
     EXPECT_EQ(cost->bytes_written, sym::Expr(c.bytes_written)) << c.kind;
   }
+}
+
+// The product of dims as a number that does not overflow here; -1: one is negative or unknown.
+__int128 elements(const D& dims) {
+  __int128 product = 1;
+  for (const sym::Expr& dim : dims) {
+    const auto extent = dim.constant();
+    if (!extent || *extent < 0) return -1;
+    product *= *extent;
+    if (product > __int128{1} << 62) return __int128{1} << 62;
+  }
+  return product;
+}
+
+// What a slice reads lies within its operand, and what a window skips is counted in 32 bits.
+void expect_places_within(const Signature& signature, const Instance& instance) {
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (!signature.inputs[i]) continue;
+    for (size_t d = 0; d < signature.inputs[i]->size(); ++d) {
+      const DimIndex& dim = (*signature.inputs[i])[d];
+      const auto number = [](const sym::Expr& expr) { return __int128{expr.constant().value()}; };
+      const auto extent = [&](size_t axis) {
+        return number(*signature.axes[static_cast<size_t>(dim.axes[axis])].extent);
+      };
+      if (dim.form == LinkKind::kWindow) {
+        for (const sym::Expr* each : {&dim.stride, &dim.dilation, &dim.pad_low, &dim.pad_high})
+          EXPECT_LT(std::abs(*each->constant()), int64_t{1} << 31);
+      } else if (dim.form == LinkKind::kShift && !dim.pads && extent(0) > 0) {
+        const __int128 begin = -number(dim.pad_low);
+        EXPECT_TRUE(begin >= 0 && begin + (extent(0) - 1) * number(dim.stride) <
+                                      number(instance.inputs[i]->dims[d]));
+      }
+    }
+  }
+}
+
+void try_numbers(const Case& c, const ir::Attrs& attrs) {
+  const Example example(c.kind, attrs, c.inputs);
+  const auto bound = bind_anew(example.instance());
+  if (!bound || !bound->outputs) return;
+  for (const OutputType& output : *bound->outputs) {
+    const __int128 count = elements(output.type.dims);
+    EXPECT_TRUE(count >= 0 && count < __int128{1} << 62) << print(output.type);
+  }
+  expect_places_within(bound->signature, example.instance());
+  const auto cost = work(example.instance());
+  if (cost) {
+    EXPECT_GE(cost->flops.constant().value_or(0), 0);
+  }
+}
+
+// An attribute may be any number that a file has: it is refused, or all that follows from it is
+// computed right.
+TEST(OpTable, ExtremeNumbersAreRefusedOrFit) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  const int64_t extremes[] = {kLeast,
+                              kLeast + 1,
+                              -(int64_t{1} << 62),
+                              -(int64_t{1} << 32),
+                              -1,
+                              0,
+                              int64_t{1} << 31,
+                              (int64_t{1} << 62) - 1,
+                              int64_t{1} << 62,
+                              std::numeric_limits<int64_t>::max()};
+  for (const Case& c : all_cases())
+    for (const auto& [name, value] : c.attrs)
+      for (const int64_t extreme : extremes) {
+        SCOPED_TRACE(fmt::format("{}, {} = {}", c.kind, name, extreme));
+        ir::Attrs attrs = c.attrs;
+        if (std::holds_alternative<int64_t>(value)) {
+          attrs[name] = extreme;
+          try_numbers(c, attrs);
+        } else if (const D* list = std::get_if<D>(&value)) {
+          for (size_t i = 0; i < list->size(); ++i) {
+            D changed = *list;
+            changed[i] = extreme;
+            attrs[name] = changed;
+            try_numbers(c, attrs);
+          }
+        }
+      }
 }
 
 TEST(OpTable, RowsAreWellFormed) {

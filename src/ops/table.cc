@@ -6,6 +6,7 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/words.h"
 #include "ops/bind.h"
@@ -303,6 +304,21 @@ void assume_whole(const Row& row, const Instance& instance, const Signature& sig
   if (!(before == after)) facts.emplace_back(before, after);
 }
 
+// As a graph checks its values (ir/graph.cc), before anything is computed from the sizes.
+Status check_sizes(const Instance& instance, const std::vector<OutputType>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Type& type = outputs[i].type;
+    const sym::Expr bytes = sym::product(type.dims) * size_bytes(type.dtype);
+    bool is_right = !bytes.poisoned() && bytes.constant().value_or(0) <= kMaxBytes;
+    for (const sym::Expr& dim : type.dims)
+      is_right &= !dim.poisoned() && dim.constant().value_or(0) >= 0;
+    if (!is_right)
+      return refuse(instance, fmt::format("output {} would be {}: sizes are from 0 to 2^62 bytes",
+                                          i, print(type.dims)));
+  }
+  return {};
+}
+
 Result<Bound> bind_row(const Row* row, const Instance& instance) {
   LT_RETURN_IF_ERROR(check_attrs(*row, instance));
   if (row->check != nullptr) LT_RETURN_IF_ERROR(row->check(instance));
@@ -313,7 +329,12 @@ Result<Bound> bind_row(const Row* row, const Instance& instance) {
   LT_ASSIGN(bound.signature, signature_of(*row, own));
   LT_RETURN_IF_ERROR(ops::bind(bound.signature, own, &bound.facts));
   assume_whole(*row, own, bound.signature, bound.facts);
+  for (const auto& [a, b] : bound.facts)
+    if (a.poisoned() || b.poisoned())
+      return error(ErrorCode::kInput, fmt::format("{}: a size overflows 64 bits: {} beside {}",
+                                                  row->kind, sym::print(a), sym::print(b)));
   bound.outputs = outputs_of(bound, own);
+  if (bound.outputs) LT_RETURN_IF_ERROR(check_sizes(instance, *bound.outputs));
   LT_RETURN_IF_ERROR(bind_accumulators(bound, instance));
   return bound;
 }

@@ -3,11 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <unordered_set>
 
 #include "base/bytes.h"
+#include "base/printable.h"
 #include "plan/tick_scale.h"
 
 namespace lowtide::plan {
@@ -39,7 +42,7 @@ bool fits(int64_t address, int64_t bytes) {
   return is_size(address) && address <= kMaxBytes - bytes;
 }
 bool is_time(double seconds) {
-  return std::isfinite(seconds) && seconds >= 0;
+  return seconds >= 0 && seconds <= kMaxSeconds;
 }
 
 class Checker {
@@ -47,6 +50,7 @@ class Checker {
   explicit Checker(const Plan& plan) : plan_(plan) {}
 
   Status run() {
+    LT_RETURN_IF_ERROR(check_threads());
     LT_RETURN_IF_ERROR(check_totals());
     LT_RETURN_IF_ERROR(check_slow_tiers());
     for (PlanValueId v : plan_.values.ids()) LT_RETURN_IF_ERROR(check_value(plan_.values[v], v));
@@ -63,6 +67,20 @@ class Checker {
   }
 
  private:
+  // Kernels take as many threads as the plan was made for.
+  Status check_threads() const {
+    const auto found = plan_.provenance.find("threads");
+    if (found == plan_.provenance.end()) return {};
+    const std::string& text = found->second;
+    int threads = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), threads);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || threads < 1 ||
+        threads > kMostThreads)
+      return bad("the plan was made for '{}' threads; a number from 1 to {} is needed",
+                 printable(text), kMostThreads);
+    return {};
+  }
+
   Status check_totals() const {
     const int64_t alignment = plan_.alignment_bytes;
     if (alignment < 1 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0)
@@ -201,7 +219,7 @@ class Checker {
 
   Status check_slow_tiers() const {
     std::unordered_set<std::string_view> names;
-    const auto is_speed = [](double speed) { return std::isfinite(speed) && speed > 0; };
+    const auto is_speed = [](double speed) { return std::isfinite(speed) && speed >= 1; };
     for (const SlowTier& tier : plan_.slow_tiers) {
       if (!names.insert(tier.name).second) return bad("two slow tiers are named '{}'", tier.name);
       if (!is_size(tier.bytes) || !is_speed(tier.bytes_per_second_out) ||

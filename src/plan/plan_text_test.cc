@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "plan/plan_check.h"
 #include "plan/testing/sealed_plan.h"
+#include "plan/tick_scale.h"
 
 namespace lowtide::plan {
 namespace {
@@ -209,7 +210,7 @@ TEST(PlanTextTest, RealsComeBackBitForBit) {
   Plan plan = small_plan();
   for (int i = 0; i < 2000; ++i) {
     const double seconds = std::bit_cast<double>(rng.next() >> 1);
-    if (!std::isfinite(seconds)) continue;
+    if (!(seconds <= kMaxSeconds)) continue;
     plan.claims.predicted_seconds = seconds;
     const auto again = read_plan(print_plan(plan), "p.lt");
     ASSERT_TRUE(again.has_value()) << again.error().message;
@@ -352,6 +353,14 @@ TEST(PlanTextTest, MessagesNameTheMember) {
            {"\"output_bytes\": [128]", "\"output_bytes\": [128, 64]", "op 'add' makes 1 values"},
            {"\"output_bytes\": [128]", "\"output_bytes\": [4611686018427387900]", "too large"},
            {"\"unsplit\": {\"seconds\"", "\"unsplit\": {\"second\"", "ops[0].unsplit.second"},
+           {"\"device\": \"cpu\"", "\"threads\": \"1025\"", "from 1 to 1024"},
+           {"\"device\": \"cpu\"", "\"threads\": \"0\"", "from 1 to 1024"},
+           {"\"device\": \"cpu\"", "\"threads\": \"9999999999999999999\"", "from 1 to 1024"},
+           {"\"device\": \"cpu\"", "\"threads\": \"8 \"", "made for '8 ' threads"},
+           {"\"predicted_seconds\": 0.1", "\"predicted_seconds\": 1.1e12", "seconds"},
+           {"\"seconds\": 2.5e-06", "\"seconds\": 1e300", "seconds in one part"},
+           {"\"bytes_per_second_out\": 10000000000.0", "\"bytes_per_second_out\": 0.5",
+            "slow tier 'host'"},
            {"\"alignment_bytes\": 64", "\"alignment_bytes\": 63", "power of two"},
            {"\"outputs\": [4]", "\"outputs\": []", "is no output of its producer"},
            {"\"outputs\": [4]", "\"outputs\": [4, 4]", "listed twice"},

@@ -21,7 +21,6 @@ tl::unexpected<Error> bad(std::string message) {
   return error(ErrorCode::kInput, std::move(message));
 }
 
-constexpr double kMaxSeconds = 1e12;  // so that sums stay finite
 constexpr size_t kMostLinks = 255;
 
 // Checks the ops that read and overwrite `what`, a value or resident.

@@ -23,6 +23,8 @@ namespace lowtide::plan {
 struct ScheduleProblem;
 struct Plan;
 
+// Of an op, a latency, a step: no planner writes more, and sums of them stay finite.
+inline constexpr double kMaxSeconds = 1e12;
 inline constexpr int64_t kTickParts = int64_t{1} << 20;  // fixed point of prices and shares
 inline constexpr int64_t kMostStepTicks = int64_t{1} << 40;
 // Of one cost: of a run, a stay, a transfer; and of what anything is worth.

@@ -144,13 +144,18 @@ void check_times(const Facts& facts, Report& report, Findings& findings) {
   count_runs(facts.plan, report);
   report.predicted_seconds = seconds_of_step(facts.plan);
   report.exposed_seconds = report.predicted_seconds - report.run_seconds;
-  const auto compare = [&](Violation kind, std::string_view what, double claimed, double found) {
-    if (!(std::abs(claimed - found) <= kTolerance * report.predicted_seconds))
+  // `scale`: of what is summed. What is not finite is near nothing.
+  const auto compare = [&](Violation kind, std::string_view what, double claimed, double found,
+                           double scale) {
+    if (!std::isfinite(found) || !(std::abs(claimed - found) <= kTolerance * scale))
       findings.add(kind, fmt::format("{}: {} seconds claimed, {} found", what, claimed, found));
   };
-  compare(Violation::kOnceSeconds, "all ops once", claims.once_seconds, report.once_seconds);
-  compare(Violation::kSeconds, "the step", claims.predicted_seconds, report.predicted_seconds);
-  compare(Violation::kExposedSeconds, "no op runs", claims.exposed_seconds, report.exposed_seconds);
+  compare(Violation::kOnceSeconds, "all ops once", claims.once_seconds, report.once_seconds,
+          report.once_seconds);
+  compare(Violation::kSeconds, "the step", claims.predicted_seconds, report.predicted_seconds,
+          report.predicted_seconds);
+  compare(Violation::kExposedSeconds, "no op runs", claims.exposed_seconds, report.exposed_seconds,
+          report.predicted_seconds);
   if (const auto ticks = ticks_of_step(facts.plan); claims.lower_bound_ticks > ticks)
     findings.add(Violation::kTimeBoundAboveTime,
                  fmt::format("a bound of {} ticks above the {} of the step",

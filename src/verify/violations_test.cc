@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "ops/op_table.h"
 #include "verify/testing/definition.h"
@@ -407,6 +408,28 @@ TEST(ViolationsTest, PiecesMustLieTogetherOnlyWhileTheWholeIsRead) {
   EXPECT_TRUE(verify(apart).has(Violation::kPiecesApart));
   EXPECT_TRUE(verify(apart).has(Violation::kInputNotReady)) << "the whole is not made again";
   EXPECT_FALSE(valid_by_definition(apart));
+}
+
+// However long transfers take beside them, the ops' own seconds are held against their sum; and no
+// claim is near a step that never ends.
+TEST(ViolationsTest, ASlowLinkHidesNoFalseClaim) {
+  Plan plan = moving_plan();
+  plan.claims.certificate.time.reset();
+  plan.slow_tiers[0].latency_seconds = 1e9;
+  claim_what_is_found(plan);
+  ASSERT_FALSE(verify(plan).has(Violation::kOnceSeconds));
+  for (const double factor : {0.5, 1 + 1e-6, 1e3}) {
+    Plan false_claim = plan;
+    false_claim.claims.once_seconds *= factor;
+    EXPECT_TRUE(verify(false_claim).has(Violation::kOnceSeconds)) << factor;
+    EXPECT_FALSE(valid_by_definition(false_claim)) << factor;
+  }
+  plan.slow_tiers[0].bytes_per_second_out = 5e-324;
+  for (const double seconds : {2e-6, 1e300, std::numeric_limits<double>::infinity()}) {
+    plan.claims.predicted_seconds = plan.claims.exposed_seconds = seconds;
+    const Report report = verify(plan);
+    EXPECT_FALSE(report.ok()) << seconds;
+  }
 }
 
 TEST(ViolationsTest, TheMovingPlanIsRight) {

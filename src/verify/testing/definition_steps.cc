@@ -403,10 +403,11 @@ const char* wrong_with_times(const Plan& p) {
   for (const Step& step : p.steps)
     if (step.kind == Kind::kCompute) runs += p.ops[step.op].predicted_seconds;
   const double seconds = step_seconds(p);
-  const auto near = [&](double a, double b) { return std::abs(a - b) <= 1e-9 * seconds; };
-  if (!near(claims.once_seconds, once)) return "seconds once";
-  if (!near(claims.predicted_seconds, seconds)) return "seconds";
-  if (!near(claims.exposed_seconds, seconds - runs)) return "seconds exposed";
+  if (!std::isfinite(seconds)) return "seconds";
+  const auto near = [](double a, double b, double of) { return std::abs(a - b) <= 1e-9 * of; };
+  if (!near(claims.once_seconds, once, once)) return "seconds once";
+  if (!near(claims.predicted_seconds, seconds, seconds)) return "seconds";
+  if (!near(claims.exposed_seconds, seconds - runs, seconds)) return "seconds exposed";
   const plan::TickScale scale(p);
   if (!claims.certificate.time && claims.lower_bound_ticks != scale.once()) return "bound on time";
   const double bound =
