@@ -8,7 +8,7 @@
 // those is one of estimates (label_search.h), and plans are tried around what it comes to.
 //
 // Each budget gets a share of the work; the least one that was kept in time is planned with all of
-// it. Where some had no schedule at all, the smallest arena that a refusal would name is tried, too.
+// it. Where some had no schedule at all, the smallest arena that a refusal would name is tried.
 //
 // Tests: least_memory_test.cc.
 #pragma once

@@ -180,8 +180,8 @@ Result<Optimized> optimize(const ir::Graph& forward, const OptimizeOptions& opti
 // Quick: no plan is made. Errors as above, but none of budgets.
 Result<int64_t> least_bytes(const ir::Graph& forward, const OptimizeOptions& options);
 
-// Bytes of the smallest arena that little work finds (smallest.h), as a refused budget is told: as a
-// budget of the same options it is kept. None where that is no smaller than the one that needs no
+// Bytes of the smallest arena that little work finds (smallest.h), as a refused budget is told: as
+// a budget of the same options it is kept. None where that is no smaller than the one that needs no
 // budget. The parts must be given. Errors as of optimize, but none of budgets.
 Result<std::optional<int64_t>> smallest_arena(const ir::Graph& forward,
                                               const OptimizeOptions& options);
