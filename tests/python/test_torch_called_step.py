@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import lowtide
+from lowtide.pytorch import own_step
 from lowtide.pytorch.called_step import call_step
 
 SEEN = []
@@ -79,3 +80,22 @@ def test_planned_steps_are_eager_modes(name):
         its.step()
         assert torch.equal(step(x), loss.detach())
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_what_is_known_of_a_state_is_forgotten_when_its_entries_change():
+    """A number in a tensor's place, a tensor in a number's, one more, one of another shape: each is seen, and tensors come back into their own."""
+    alone = own_step._Alone(torch.optim.RMSprop([torch.nn.Parameter(torch.ones(2))]))
+    first, second, third = torch.zeros(2), torch.zeros(()), torch.ones(2)
+    state = {"average": first, "scale": second, "count": 1}
+    assert alone.holds(state, (first, second)) and alone.holds(state, (first, second))
+    assert not alone.holds(state, (second, first)) and not alone.holds(state, (first,)) and not alone.holds(None, (first,)) and alone.holds(None, ())
+    assert alone.holds(state, (first, second))
+    state["scale"] = torch.tensor(3.0)
+    assert alone.take_back(state, (first, second)) and state["scale"] is second and second == 3
+    state["count"] = third
+    assert not alone.take_back(state, (first, second))
+    state["scale"] = 1
+    assert not alone.holds(state, (first, second)) and alone.holds(state, (first, third))
+    assert alone.tensors == ["average", "count"] and alone.others == ["scale"]
+    assert not alone.take_back({**state, "average": torch.zeros(3)}, (first, third))
+    assert not alone.take_back({**state, "more": torch.zeros(3)}, (first, third))

@@ -111,6 +111,42 @@ def _taken_back(state: State, tensors: tuple[torch.Tensor, ...]) -> bool:
     return next(own, None) is None
 
 
+class _Alone:
+    """The optimizer with one parameter, on its own state, and of this parameter's state, as it was last seen, which entries are tensors: a small
+    parameter's update takes no longer than to look at each entry in Python."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = stand_in(optimizer, [{}], {})
+        self.optimizer.state, self.group = optimizer.state, self.optimizer.param_groups[0]
+        self.tensors: list[Any] = []  # keys
+        self.others: list[Any] = []
+
+    def holds(self, state: State, given: tuple[torch.Tensor, ...]) -> bool:
+        """Whether the tensors of a plain state are these, in this order."""
+        state = state or {}
+        if len(state) == len(self.tensors) + len(self.others) and len(given) == len(self.tensors) and all(
+                map(operator.is_, map(state.get, self.tensors), given)):
+            return True
+        if not _are(state, given):
+            return False
+        self.tensors = [key for key, entry in state.items() if isinstance(entry, torch.Tensor)]
+        self.others = [key for key, entry in state.items() if not isinstance(entry, torch.Tensor)]
+        return True
+
+    def take_back(self, state: State, given: tuple[torch.Tensor, ...]) -> bool:
+        """As _taken_back, of a state that was held."""
+        if len(state) != len(self.tensors) + len(self.others) or any(isinstance(state.get(key), torch.Tensor) for key in self.others):
+            return _taken_back(state, given)
+        for key, kept in zip(self.tensors, given, strict=True):
+            entry = state.get(key)
+            if entry is kept:
+                continue
+            if not isinstance(entry, torch.Tensor) or kept.shape != entry.shape or kept.dtype != entry.dtype:
+                return _taken_back(state, given)
+            state[key] = kept.copy_(entry)
+        return True
+
+
 class OwnUpdates(Updates):
     """The updates of an optimizer that no other file knows."""
 
@@ -119,7 +155,7 @@ class OwnUpdates(Updates):
         super().__init__(optimizer, parameters)
         self.rehearsal = rehearsal_of(optimizer)
         self.behind_first: dict[str, State] = {}  # late states that are not there yet
-        self.alone: dict[str, torch.optim.Optimizer] = {}  # by parameter, on the optimizer's own state
+        self.alone: dict[str, _Alone] = {}  # by parameter
 
     def is_late(self, name: str) -> bool:
         return id(self.parameters[name]) in self.rehearsal.late
@@ -177,23 +213,22 @@ class OwnUpdates(Updates):
         state = states.get(p)
         if found.spoils or found.exchanges or not (state or not given) or (not state and name in self.behind_first):
             return False
-        if not _are(state, given):
-            return False
         alone = self.alone.get(name)
-        if alone is None or alone.state is not states:
-            alone = self.alone[name] = stand_in(self.optimizer, [{}], {})
-            alone.state = states
-        group = alone.param_groups[0]
+        if alone is None or alone.optimizer.state is not states:
+            alone = self.alone[name] = _Alone(self.optimizer)
+        if not alone.holds(state, given):
+            return False
+        group = alone.group
         group.update(self.group(name))
         group["params"] = [p]
         before = p.grad
         p.grad = gradient
         try:
-            call_step(alone)
+            call_step(alone.optimizer)
         finally:
             p.grad = before
         after = states.get(p)
-        if after and not _taken_back(after, given):
+        if after and not alone.take_back(after, given):
             states[p] = self.settled(after, list(given), list(given))
         return True
 
