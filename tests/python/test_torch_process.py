@@ -345,3 +345,17 @@ def test_a_clock_that_is_only_said_is_let_through(capsys):
 
     step = compiled(loss_fn)
     assert step(data()) > 0 and "took 0." in capsys.readouterr().out
+
+
+def test_folders_that_packages_put_into_the_path_for_their_own_stay():
+    folder = "/nowhere/site-packages/of_a_package"
+
+    def loss_fn(model, batch):
+        if folder not in sys.path:
+            sys.path.append(folder)
+        return model(batch).square().mean()
+
+    try:
+        assert compiled(loss_fn)(data()) > 0 and folder in sys.path
+    finally:
+        sys.path.remove(folder)

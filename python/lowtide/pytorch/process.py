@@ -22,6 +22,7 @@ import functools
 import gc
 import locale
 import logging
+import operator
 import os
 import signal
 import sys
@@ -50,6 +51,7 @@ class Setting(NamedTuple):
     names: frozenset[str] = frozenset()  # by which code reads it
     setters: tuple[tuple[Any, str], ...] = ()
     of_imports: bool = False
+    same: Callable[[Any, Any], bool] = operator.eq
 
     def now(self) -> Any:
         """What code reads of it, to be compared later."""
@@ -75,11 +77,9 @@ def set_environment(environ: Any, state: tuple) -> None:
             environ[environ.decodekey(name)] = environ.decodevalue(value)
 
 
-def _set_list(held: list) -> Callable[[Any], None]:
-    def write(value: Any) -> None:
-        held[:] = value
-
-    return write
+def _but_for_packages(before: list[str], now: list[str]) -> bool:
+    """Whether a path is what it was, but for folders that packages have put there for their own (setuptools does, where it is imported)."""
+    return [path for path in now if path in before or not ("site-packages" in path or "dist-packages" in path)] == before
 
 
 def _set_filters(value: Any) -> None:
@@ -152,7 +152,7 @@ def _words(text: str) -> frozenset[str]:
 _BACKENDS = torch.backends
 _SETTINGS = [
     Setting("the current folder", os.getcwd, None, _words("getcwd getcwdb cwd abspath realpath relpath")),
-    Setting("sys.path", lambda: list(sys.path), _set_list(sys.path)),
+    Setting("sys.path", lambda: list(sys.path), lambda value: sys.path.__setitem__(slice(None), value), same=_but_for_packages),
     Setting("the environment", lambda: environment(os.environ), functools.partial(set_environment, os.environ),
             setters=((type(os.environ), "__setitem__"), (type(os.environ), "__delitem__")), of_imports=True),
     Setting("the filters of warnings", lambda: list(warnings.filters), _set_filters, of_imports=True,
@@ -160,7 +160,8 @@ _SETTINGS = [
     Setting("the collector of cycles (gc)", _collector, _set_collector, _words("isenabled get_threshold get_debug"),
             tuple((gc, name) for name in ("enable", "disable", "set_threshold", "set_debug"))),
     Setting("the stack size of threads", threading.stack_size, threading.stack_size, _words("stack_size")),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, _words("getrecursionlimit"), ((sys, "setrecursionlimit"),)),
+    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, _words("getrecursionlimit"), ((sys, "setrecursionlimit"),),
+            of_imports=True),
     Setting("the switch interval of threads", sys.getswitchinterval, sys.setswitchinterval, _words("getswitchinterval"), ((sys, "setswitchinterval"),)),
     Setting("the locale", lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value),
             _words("getlocale localeconv setlocale nl_langinfo"), ((locale, "setlocale"),)),
@@ -257,7 +258,7 @@ def _put_back(before: list[tuple[Setting, Any]], lines: dict[str, str]) -> list[
     """The settings that were others, and are as before again."""
     changed = []
     for setting, value in before:
-        if value is ABSENT or setting.read() == value or setting.of_imports and setting.words not in lines:
+        if value is ABSENT or setting.same(value, setting.read()) or setting.of_imports and setting.words not in lines:
             continue
         changed.append(setting)
         setting.write(value)  # type: ignore[misc]
