@@ -19,6 +19,7 @@ import pytest
 from torch_models import torch
 
 import lowtide
+from lowtide.pytorch import left_behind
 
 nn = torch.nn
 
@@ -204,6 +205,30 @@ def test_captures_leave_no_tensor_alive():
         lowtide.plan(model, lambda model, batch: model(batch).square().mean(), optimizer, batch)
     gc.collect()
     assert sum(type(found) is FakeTensor for found in gc.get_referrers(FakeTensor)) == before and gc.get_freeze_count() == 0
+
+
+class Usual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        y = self.norm(self.first(x))
+        self.mean = 0.9 * self.mean + 0.1 * y.detach().mean(0)
+        return self.last(nn.functional.dropout(torch.utils.checkpoint.checkpoint(torch.tanh, y, use_reentrant=False)))
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"split": 2}, {"accumulate": 2}])
+def test_what_a_usual_capture_leaves_is_gone_without_a_search(options, monkeypatch):
+    """A search takes a collection of all objects and passes over them: most of a second in a large process."""
+    def searched(tensors):
+        raise AssertionError(f"{len(tensors)} are left")
+
+    monkeypatch.setattr(left_behind, "_taken_out", searched)
+    model, batch = Usual(), torch.randn(6, 4)
+    loss_fn = lambda model, batch: ((y := model(batch)).square().mean(), y.detach())  # noqa: E731
+    lowtide.plan(model, loss_fn, torch.optim.AdamW(model.parameters()), [batch, batch] if "accumulate" in options else batch, **options)
 
 
 QUEUE = torch.zeros(3)

@@ -35,5 +35,6 @@ class Shell(torch.nn.Module):
 
     def write_buffers(self) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Behind the backward pass, which may read what the buffers were. Gives, by storage, each that was written, and a copy of what it was."""
+        places, self.places = self.places or [], None  # they hold tensors of the trace
         with torch.no_grad():
-            return exchange.write_buffers(self.places or [])
+            return exchange.write_buffers(places)

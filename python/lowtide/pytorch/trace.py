@@ -342,6 +342,7 @@ def _step_function(model: Model, shells: list[torch.nn.Module], trained: list[st
         aux_leaves = trace.aux.taken()
         marked.give_back()
         kept = keep(flat, {**leaves, **buffers}, was)
+        was.clear()
         trace.aux_count = len(aux_leaves) + len(kept) + len(greatest)
         return [loss, *aux_leaves, *kept, *greatest, *grads]
 
