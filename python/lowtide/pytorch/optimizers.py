@@ -148,8 +148,8 @@ class Updates:
         """Updates of the same kind, on the same shapes, do the same."""
         return self.groups[name][0]
 
-    def make_state(self, names: list[str], contents: bool = True) -> None:
-        """What the optimizer would make in its first step. Without `contents` for a plan, which reads none and after which it goes."""
+    def make_state(self, names: list[str]) -> None:
+        """What the optimizer would make in its first step."""
         raise NotImplementedError
 
     def state(self, name: str) -> dict[str, torch.Tensor]:
@@ -213,8 +213,7 @@ class KnownUpdates(Updates):
         self.momentum = type(optimizer) is torch.optim.SGD
         self.tried: dict[int, dict[str, Any]] = {}  # group -> its options when its update was tried
 
-    def make_state(self, names: list[str], contents: bool = True) -> None:
-        zeros = torch.zeros_like if contents else torch.empty_like  # of which the second touches no page
+    def make_state(self, names: list[str]) -> None:
         for name in names:
             group, p = self.group(name), self.parameters[name]
             if self.momentum and group["momentum"] == 0:
@@ -224,14 +223,13 @@ class KnownUpdates(Updates):
             state = self.optimizer.state[p]
             if self.momentum:
                 if state.get("momentum_buffer") is None:
-                    state["momentum_buffer"] = torch.empty_like(p, memory_format=torch.preserve_format, requires_grad=False)
-                    if contents:
-                        state["momentum_buffer"].fill_(-0.0)
+                    state["momentum_buffer"] = torch.full_like(p, -0.0, memory_format=torch.preserve_format)
+                    state["momentum_buffer"].requires_grad_(False)
                     state["lowtide_first"] = True
             elif not state:
                 state["step"] = torch.zeros((), dtype=_count_type(group), device=p.device if group["fused"] else "cpu")
                 for key in self.moments(group):
-                    state[key] = zeros(p, memory_format=torch.preserve_format, requires_grad=False)
+                    state[key] = torch.zeros_like(p, memory_format=torch.preserve_format, requires_grad=False)
 
     @staticmethod
     def moments(group: dict[str, Any]) -> list[str]:

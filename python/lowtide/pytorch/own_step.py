@@ -173,7 +173,7 @@ class OwnUpdates(Updates):
         """The state, or what it will be behind the first step."""
         return self.optimizer.state.get(self.parameters[name]) or self.behind_first.get(name, {})
 
-    def make_state(self, names: list[str], contents: bool = True) -> None:  # noqa: ARG002: step() makes them
+    def make_state(self, names: list[str]) -> None:
         for name in names:
             p = self.parameters[name]
             if self.held(name):

@@ -379,7 +379,7 @@ def add_updates(program: Program, units: list[Unit], trace: Trace, updates: Upda
     judges = {unit.number for unit in units if said & set(unit.makes) or unit.asserts}
     gradients = dict(zip(trace.trained, program.outputs[1 + trace.aux_count:], strict=True))
     updated = [name for name, gradient in gradients.items() if gradient is not None]
-    updates.make_state(updated, contents=False)
+    updates.make_state(updated)
     states = {name: _add_states(program, updates, name) for name in updated}
     tensors = {name: [program.given[positions[name]], gradients[name], *states[name]] for name in updated}
     if updates.whole:

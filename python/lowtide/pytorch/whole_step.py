@@ -44,7 +44,7 @@ class WholeUpdates(Updates):
     def kind(self, name: str) -> Any:
         return "whole"
 
-    def make_state(self, names: list[str], contents: bool = True) -> None:  # noqa: ARG002: step() makes them
+    def make_state(self, names: list[str]) -> None:
         """step() makes it when it runs."""
 
     def state(self, name: str) -> State:
