@@ -111,3 +111,49 @@ def test_each_part_of_an_accumulated_batch_has_its_own():
     batches = [[torch.randn(3, 6, generator=g) for _ in range(2)] for _ in range(2)]
     mine, theirs = run(given_back, True, batches, 2), run(given_back, False, batches, 2)
     assert len(mine) == len(theirs) and all(map(torch.equal, mine, theirs))
+
+
+class Laid(nn.Module):
+    """A square buffer and an image, put anew with other strides."""
+
+    def __init__(self, put):
+        super().__init__()
+        self.line, self.put = nn.Linear(4, 4), put
+        self.register_buffer("square", torch.arange(16.0).view(4, 4) / 7)
+        self.register_buffer("image", torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, x):
+        y = self.line(x)
+        self.put(self)
+        return (y @ self.square).square().mean() + y.mean() * self.image.square().mean((1, 3)).sum()
+
+
+def turned_image(m):
+    m.image = m.image.contiguous() if m.image.stride(1) == 1 else m.image.contiguous(memory_format=torch.channels_last)
+
+
+LAYING = {"transposed": lambda m: setattr(m, "square", m.square.t()), "a new one": lambda m: setattr(m, "square", (m.square + 1).t()),
+          "channels last": turned_image, "alike": lambda m: setattr(m, "square", m.square.flip(0))}
+
+
+@pytest.mark.parametrize("kind", LAYING)
+def test_a_buffer_that_is_put_anew_with_other_strides_lies_so(kind):
+    """Kernels go by strides: the second step's product has other bits where it lies as it did before."""
+    g = torch.Generator().manual_seed(1)
+    batches, found = [torch.randn(3, 4, generator=g) for _ in range(4)], []
+    for planned in (True, False):
+        torch.manual_seed(0)
+        model = Laid(LAYING[kind])
+        optimizer, seen = torch.optim.SGD(model.parameters(), lr=0.01), []
+        step = lowtide.compile_step(model, lambda model, x: model(x), optimizer, batches[0], effort=0.1) if planned else None
+        for x in batches:
+            if planned:
+                loss = step(x)
+            else:
+                optimizer.zero_grad()
+                loss = model(x)
+                loss.backward()
+                optimizer.step()
+            seen += [(t.detach().clone(), t.stride()) for t in (loss, *model.buffers(), *model.parameters())]
+        found.append(seen)
+    assert all(torch.equal(a, b) and mine == its for (a, mine), (b, its) in zip(*found, strict=True))

@@ -76,11 +76,11 @@ def exchanged_for(model: torch.nn.Module, tensors: Mapping[int, torch.Tensor]) -
 
 
 def write_buffers(places: list[Place]) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
-    """A buffer that was assigned anew, with numbers of the same kind, is written where it was. Gives each by its storage, and a copy of what it was."""
+    """A buffer that was assigned anew, with numbers that lie alike, is written where it was. Gives each by its storage, and a copy of what it was."""
     written = []
     for place in places:
         now = now_in(place)
-        if place.buffer and now is not place.tensor and isinstance(now, torch.Tensor) and (now.shape, now.dtype) == (place.tensor.shape, place.tensor.dtype):
+        if place.buffer and now is not place.tensor and isinstance(now, torch.Tensor) and _lies_as(now, place.tensor):
             written.append((place, now))
     new = _apart([now for _, now in written], [place.tensor for place, _ in written])
     was = {} if torch.compiler.is_dynamo_compiling() else {
@@ -89,6 +89,12 @@ def write_buffers(places: list[Place]) -> dict[int, tuple[torch.Tensor, torch.Te
         place.tensor.copy_(now)
         place.folder[place.name] = place.tensor
     return was
+
+
+def _lies_as(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether one can be written where the other lies, and the next step computes the same bits of it: kernels go by strides, too."""
+    return (a.shape, a.dtype) == (b.shape, b.dtype) and all(
+        size == 1 or mine == its for size, mine, its in zip(a.shape, a.stride(), b.stride(), strict=True))
 
 
 def _apart(new: list[torch.Tensor], written: list[torch.Tensor]) -> list[torch.Tensor]:
