@@ -431,6 +431,7 @@ Result<ir::ValueId> Conversion::parameter(const OnnxTensor& tensor) {
 }
 
 Result<ir::ValueId> Conversion::materialize(const std::string& name) {
+  if (name.empty()) return error(ErrorCode::kInput, "an operand that must be given is left out");
   Slot& asked = slot(name);
   if (asked.value) return *asked.value;
   if (asked.transposed) {

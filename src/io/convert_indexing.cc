@@ -118,6 +118,8 @@ Status one_hot(NodeCall& call) {
 
 // 1 at the first of the largest, 0 elsewhere. Before opset 13 all dims from the axis on are one.
 Status hardmax(NodeCall& call) {
+  if (!is_float(call.dtype(0)))
+    return error(ErrorCode::kInput, fmt::format("input 0 is {}, not floats", name(call.dtype(0))));
   const ir::Dims from = call.dims(0);
   const bool flattens = call.opset() < 13;
   LT_ASSIGN(size_t axis,

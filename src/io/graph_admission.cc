@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/printable.h"
 #include "io/graph_claims.h"
 #include "ir/bind.h"
 #include "ir/id_order.h"
@@ -24,6 +25,11 @@ std::string print_dims(const ir::Dims& dims) {
 
 Status check_bindings(const ir::Graph& graph, const std::string& origin,
                       const sym::Bindings& bindings) {
+  for (const auto& [symbol, number] : graph.bindings)
+    if (number < 1)
+      return error(ErrorCode::kInput, fmt::format("{}: the size '{}' is bound to {}; a size is at "
+                                                  "least 1",
+                                                  origin, printable(symbol), number));
   const std::vector<std::string> symbols = ir::free_symbols(graph);
   for (const auto& [symbol, number] : bindings) {
     if (number < 1)

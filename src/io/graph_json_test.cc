@@ -48,6 +48,18 @@ std::string json_refusal(const std::string& text, const sym::Bindings& bindings 
   return graph.error().message;
 }
 
+TEST(GraphJson, BoundSizesAreAtLeastOne) {
+  ir::Graph graph = ir::testing::random_graph(3);
+  graph.bindings = {{"n", 7}};
+  const std::string text = print_graph_json(graph);
+  for (const char* size : {"0", "-2", "-9223372036854775808"}) {
+    std::string bound = text;
+    bound.replace(bound.find("7", bound.find("\"bindings\"")), 1, size);
+    EXPECT_EQ(json_refusal(bound),
+              std::string("t.json: the size 'n' is bound to ") + size + "; a size is at least 1");
+  }
+}
+
 TEST(GraphJson, WhatIsPrintedReadsBackEqual) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     const ir::Graph graph = ir::testing::random_graph(seed);

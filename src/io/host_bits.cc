@@ -72,11 +72,11 @@ HostResult fold_bitwise_not(const HostCall& call) {
   return std::vector<HostValue>{std::move(value)};
 }
 
-constexpr HostRow kBitRows[] = {{"BitwiseAnd", 2, fold_bits<BitOp::kAnd>},
-                                {"BitwiseOr", 2, fold_bits<BitOp::kOr>},
-                                {"BitwiseXor", 2, fold_bits<BitOp::kXor>},
-                                {"BitwiseNot", 1, fold_bitwise_not},
-                                {"BitShift", 2, fold_shift}};
+constexpr HostRow kBitRows[] = {{"BitwiseAnd", "i i", fold_bits<BitOp::kAnd>},
+                                {"BitwiseOr", "i i", fold_bits<BitOp::kOr>},
+                                {"BitwiseXor", "i i", fold_bits<BitOp::kXor>},
+                                {"BitwiseNot", "i", fold_bitwise_not},
+                                {"BitShift", "i i", fold_shift}};
 
 }  // namespace
 

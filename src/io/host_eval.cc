@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "io/onnx_attrs.h"
 
 namespace lowtide::io {
@@ -9,12 +12,88 @@ namespace {
 
 constexpr int64_t kLargeElements = 4096;
 
+std::array<std::span<const HostRow>, 5> families() {
+  return {host_math_rows(), host_bits_rows(), host_move_rows(), host_join_rows(), host_scan_rows()};
+}
+
 const HostRow* find_row(std::string_view op_type) {
-  for (const std::span<const HostRow> family :
-       {host_math_rows(), host_bits_rows(), host_move_rows(), host_join_rows(), host_scan_rows()})
+  for (const std::span<const HostRow> family : families())
     for (const HostRow& row : family)
       if (row.op_type == op_type) return &row;
   return nullptr;
+}
+
+struct Word {
+  char type = '*';
+  bool optional = false, repeats = false;
+};
+
+std::vector<Word> words_of(std::string_view text) {
+  std::vector<Word> words;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '?')
+      words.back().optional = true;
+    else if (text[at] == '.')
+      words.back().repeats = true;
+    else if (text[at] != ' ')
+      words.push_back({.type = text[at]});
+  }
+  return words;
+}
+
+std::string_view wanted(char type) {
+  switch (type) {
+    case 'f':
+      return "a float type";
+    case 'i':
+      return "an integer type";
+    case 'b':
+      return "bool";
+    default:
+      return "a number";
+  }
+}
+
+bool is_of(char type, DType dtype) {
+  const bool is_number = is_float(dtype) || is_integer(dtype);
+  switch (type) {
+    case 'f':
+      return is_float(dtype);
+    case 'i':
+      return is_integer(dtype);
+    case 'b':
+      return dtype == DType::kBool;
+    case 'n':
+      return is_number;
+    default:
+      return is_number || dtype == DType::kBool;
+  }
+}
+
+Status check_operands(const HostRow& row, const HostCall& call) {
+  const std::vector<Word> words = words_of(row.operands);
+  const size_t count = std::max(words.size(), call.inputs.size());
+  const HostValue* first = nullptr;  // of those of one type
+  for (size_t i = 0; i < count; ++i) {
+    if (i >= words.size() && !words.back().repeats)
+      return error(ErrorCode::kInput, fmt::format("{} inputs given, at most {} are taken",
+                                                  call.inputs.size(), words.size()));
+    const Word& word = words[std::min(i, words.size() - 1)];
+    if (!call.has(i)) {
+      if (word.optional) continue;
+      return error(ErrorCode::kInput, fmt::format("input {} is missing", i));
+    }
+    const HostValue& value = call.in(i);
+    if (!is_of(word.type, value.dtype))
+      return error(ErrorCode::kInput, fmt::format("input {} has type {}, wanted {}", i,
+                                                  name(value.dtype), wanted(word.type)));
+    if (word.type == 'T' && first != nullptr && first->dtype != value.dtype)
+      return error(ErrorCode::kInput, fmt::format("input {} has type {}, another one has {}", i,
+                                                  name(value.dtype), name(first->dtype)));
+    if (word.type == 'T' && first == nullptr) first = &value;
+    LT_RETURN_IF_ERROR(check_elements(value));
+  }
+  return {};
 }
 
 }  // namespace
@@ -23,12 +102,21 @@ bool is_folded(std::string_view op_type) {
   return find_row(op_type) != nullptr;
 }
 
+std::vector<std::string_view> folded_ops() {
+  std::vector<std::string_view> names;
+  for (const std::span<const HostRow> family : families())
+    for (const HostRow& row : family) names.push_back(row.op_type);
+  return names;
+}
+
 HostResult evaluate(const HostCall& call) {
   const HostRow* row = find_row(call.node.op_type);
   if (row == nullptr) return error(ErrorCode::kInput, "is not folded");
-  for (size_t i = 0; i < row->min_inputs; ++i)
-    if (!call.has(i)) return error(ErrorCode::kInput, fmt::format("input {} is missing", i));
-  return row->function(call);
+  LT_RETURN_IF_ERROR(check_operands(*row, call));
+  HostResult made = row->function(call);
+  if (made)
+    for (const HostValue& value : *made) LT_RETURN_IF_ERROR(check_elements(value));
+  return made;
 }
 
 HostResult single(Result<HostValue> value) {

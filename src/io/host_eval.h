@@ -30,9 +30,15 @@ struct HostCall {
 using HostResult = Result<std::vector<HostValue>>;
 using HostFunction = HostResult (*)(const HostCall&);
 
+// `operands` says what a function takes, one word for each; evaluate() holds every call against it,
+// so no function sees an operand that is absent or of another type. The last word may end in "..":
+// one or more of these.
+//
+//   T  one type, the same wherever it stands      f  a float    i  an integer    b  a truth value
+//   n  a number, any but a truth value            *  any type   ?  behind a word: may be absent
 struct HostRow {
   std::string_view op_type;
-  size_t min_inputs;
+  std::string_view operands;
   HostFunction function;
 };
 
@@ -44,8 +50,10 @@ std::span<const HostRow> host_join_rows();
 std::span<const HostRow> host_scan_rows();
 
 bool is_folded(std::string_view op_type);
-// Error: kInput: what stands in the way (an unbound symbol, an index out of range). The caller
-// names the node.
+// All of them, by family.
+std::vector<std::string_view> folded_ops();
+// Error: kInput: what stands in the way (an operand that is absent or of a wrong type, an unbound
+// symbol, an index out of range). The caller names the node.
 HostResult evaluate(const HostCall& call);
 
 // How a value looks along other dims: inner[d] is its index along d as a formula over the result's

@@ -117,8 +117,14 @@ HostResult fold_concat(const HostCall& call) {
   result.dims[axis] = 0;
   bool formula = false;
   for (const HostValue* input : call.inputs) {
-    if (input == nullptr || input->dtype != first.dtype || input->dims.size() != first.dims.size())
-      return error(ErrorCode::kInput, "Concat of values of different types or ranks");
+    if (input->dims.size() != first.dims.size())
+      return error(ErrorCode::kInput, "Concat of values of different ranks");
+    for (size_t d = 0; d < first.dims.size(); ++d)
+      if (d != axis && first.dims[d].is_constant() && input->dims[d].is_constant() &&
+          !(first.dims[d] == input->dims[d]))
+        return error(ErrorCode::kInput,
+                     fmt::format("Concat along axis {} of dims {} and {} in axis {}", axis,
+                                 sym::print(first.dims[d]), sym::print(input->dims[d]), d));
     result.dims[axis] = result.dims[axis] + input->dims[axis];
     formula |= input->form != Form::kDense;
   }
@@ -344,7 +350,8 @@ HostResult fold_one_hot(const HostCall& call) {
   LT_ASSIGN(const std::vector<double> places, host_reals(call.in(0)));
   LT_ASSIGN(const std::vector<double> depths, host_reals(call.in(1)));
   LT_ASSIGN(const HostValue values, densify(call.in(2)));
-  if (depths.size() != 1 || depths[0] < 1 || std::max(values.ints.size(), values.reals.size()) != 2)
+  if (depths.size() != 1 || !(depths[0] >= 1 && depths[0] <= kMaxHostElements) ||
+      std::max(values.ints.size(), values.reals.size()) != 2)
     return error(ErrorCode::kInput, "OneHot takes one depth of at least 1 and two values");
   const auto depth = static_cast<int64_t>(depths[0]);
   HostValue result;
@@ -371,12 +378,12 @@ HostResult fold_one_hot(const HostCall& call) {
 }
 
 constexpr HostRow kHostJoinRows[] = {
-    {"Concat", 1, fold_concat},
-    {"Gather", 2, fold_gather},
-    {"GatherElements", 2, fold_gather_elements},
-    {"GatherND", 2, fold_gather_nd},
-    {"ScatterND", 3, fold_scatter_nd},
-    {"OneHot", 3, fold_one_hot},
+    {"Concat", "T..", fold_concat},
+    {"Gather", "* i", fold_gather},
+    {"GatherElements", "* i", fold_gather_elements},
+    {"GatherND", "* i", fold_gather_nd},
+    {"ScatterND", "T i T", fold_scatter_nd},
+    {"OneHot", "n n *", fold_one_hot},
 };
 
 }  // namespace

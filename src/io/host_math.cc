@@ -387,8 +387,6 @@ template <Op op>
 HostResult fold_binary(const HostCall& call) {
   HostValue total = call.in(0);
   for (size_t i = 1; i < call.inputs.size(); ++i) {
-    if (call.in(i).dtype != total.dtype)
-      return error(ErrorCode::kInput, "operands of different types");
     LT_ASSIGN(total, binary(op, total, call.in(i)));
   }
   return std::vector<HostValue>{std::move(total)};
@@ -418,7 +416,6 @@ HostResult fold_power(const HostCall& call) {
 
 template <auto function>
 HostResult fold_real(const HostCall& call) {
-  if (!is_float(call.in(0).dtype)) return error(ErrorCode::kInput, "a float function of integers");
   LT_ASSIGN(HostValue value, densify(call.in(0)));
   for (double& v : value.reals) v = round_to(value.dtype, function(v));
   return std::vector<HostValue>{std::move(value)};
@@ -554,40 +551,40 @@ HostResult fold_is_nan(const HostCall& call) {
 }
 
 constexpr HostRow kHostMathRows[] = {
-    {"Add", 2, fold_binary<Op::kAdd>},
-    {"Sub", 2, fold_binary<Op::kSub>},
-    {"Mul", 2, fold_binary<Op::kMul>},
-    {"Div", 2, fold_binary<Op::kDiv>},
-    {"Mod", 2, fold_modulo},
-    {"Pow", 2, fold_power},
-    {"Min", 1, fold_binary<Op::kMin>},
-    {"Max", 1, fold_binary<Op::kMax>},
-    {"Sum", 1, fold_binary<Op::kAdd>},
-    {"And", 2, fold_binary<Op::kAnd>},
-    {"Or", 2, fold_binary<Op::kOr>},
-    {"Xor", 2, fold_binary<Op::kXor>},
-    {"Equal", 2, fold_binary<Op::kEqual>},
-    {"Less", 2, fold_binary<Op::kLess>},
-    {"LessOrEqual", 2, fold_binary<Op::kLessEqual>},
-    {"Greater", 2, fold_binary<Op::kGreater>},
-    {"GreaterOrEqual", 2, fold_binary<Op::kGreaterEqual>},
-    {"Neg", 1, fold_neg},
-    {"Abs", 1, fold_abs},
-    {"Not", 1, fold_not},
-    {"Sqrt", 1, fold_real<[](double v) { return std::sqrt(v); }>},
-    {"Exp", 1, fold_real<[](double v) { return std::exp(v); }>},
-    {"Log", 1, fold_real<[](double v) { return std::log(v); }>},
-    {"Sin", 1, fold_real<[](double v) { return std::sin(v); }>},
-    {"Cos", 1, fold_real<[](double v) { return std::cos(v); }>},
-    {"Floor", 1, fold_real<[](double v) { return std::floor(v); }>},
-    {"Ceil", 1, fold_real<[](double v) { return std::ceil(v); }>},
-    {"Round", 1, fold_real<[](double v) { return std::nearbyint(v); }>},
-    {"Reciprocal", 1, fold_real<[](double v) { return 1 / v; }>},
-    {"Cast", 1, fold_cast},
-    {"CastLike", 2, fold_cast_like},
-    {"DequantizeLinear", 2, fold_dequantize},
-    {"Where", 3, fold_where},
-    {"IsNaN", 1, fold_is_nan},
+    {"Add", "T T", fold_binary<Op::kAdd>},
+    {"Sub", "T T", fold_binary<Op::kSub>},
+    {"Mul", "T T", fold_binary<Op::kMul>},
+    {"Div", "T T", fold_binary<Op::kDiv>},
+    {"Mod", "T T", fold_modulo},
+    {"Pow", "n n", fold_power},
+    {"Min", "T..", fold_binary<Op::kMin>},
+    {"Max", "T..", fold_binary<Op::kMax>},
+    {"Sum", "T..", fold_binary<Op::kAdd>},
+    {"And", "b b", fold_binary<Op::kAnd>},
+    {"Or", "b b", fold_binary<Op::kOr>},
+    {"Xor", "b b", fold_binary<Op::kXor>},
+    {"Equal", "T T", fold_binary<Op::kEqual>},
+    {"Less", "T T", fold_binary<Op::kLess>},
+    {"LessOrEqual", "T T", fold_binary<Op::kLessEqual>},
+    {"Greater", "T T", fold_binary<Op::kGreater>},
+    {"GreaterOrEqual", "T T", fold_binary<Op::kGreaterEqual>},
+    {"Neg", "n", fold_neg},
+    {"Abs", "n", fold_abs},
+    {"Not", "b", fold_not},
+    {"Sqrt", "f", fold_real<[](double v) { return std::sqrt(v); }>},
+    {"Exp", "f", fold_real<[](double v) { return std::exp(v); }>},
+    {"Log", "f", fold_real<[](double v) { return std::log(v); }>},
+    {"Sin", "f", fold_real<[](double v) { return std::sin(v); }>},
+    {"Cos", "f", fold_real<[](double v) { return std::cos(v); }>},
+    {"Floor", "f", fold_real<[](double v) { return std::floor(v); }>},
+    {"Ceil", "f", fold_real<[](double v) { return std::ceil(v); }>},
+    {"Round", "f", fold_real<[](double v) { return std::nearbyint(v); }>},
+    {"Reciprocal", "f", fold_real<[](double v) { return 1 / v; }>},
+    {"Cast", "*", fold_cast},
+    {"CastLike", "* *", fold_cast_like},
+    {"DequantizeLinear", "n f n?", fold_dequantize},
+    {"Where", "b T T", fold_where},
+    {"IsNaN", "f", fold_is_nan},
 };
 
 }  // namespace

@@ -165,6 +165,7 @@ HostResult fold_split(const HostCall& call) {
     LT_ASSIGN(sizes, host_constants(call.in(1)));
   }
   const size_t parts = call.node.outputs.size();
+  if (parts == 0) return error(ErrorCode::kInput, "Split without outputs");
   if (sizes.empty()) {
     const auto extent = x.dims[axis].constant();
     if (!extent) return error(ErrorCode::kInput, needs_number(x.dims[axis]));
@@ -226,6 +227,8 @@ HostResult fold_constant_of_shape(const HostCall& call) {
   const auto value = call.node.attrs.find("value");
   if (value != call.node.attrs.end() && value->second.tensor) {
     LT_ASSIGN(element, host_from_tensor(*value->second.tensor));
+    if (std::max(element.ints.size(), element.reals.size()) != 1)
+      return error(ErrorCode::kInput, "ConstantOfShape takes a value of one element");
     LT_ASSIGN(element, reshape(element, {}));
   }
   return single(remap(element, shape, {}));
@@ -275,18 +278,18 @@ HostResult fold_range(const HostCall& call) {
 }
 
 constexpr HostRow kHostMoveRows[] = {
-    {"Identity", 1, fold_identity},
-    {"Squeeze", 1, fold_squeeze},
-    {"Unsqueeze", 1, fold_unsqueeze},
-    {"Reshape", 2, fold_reshape},
-    {"Flatten", 1, fold_flatten},
-    {"Transpose", 1, fold_transpose},
-    {"Slice", 1, fold_slice},
-    {"Split", 1, fold_split},
-    {"Expand", 2, fold_expand},
-    {"Tile", 2, fold_tile},
-    {"ConstantOfShape", 1, fold_constant_of_shape},
-    {"Range", 3, fold_range},
+    {"Identity", "*", fold_identity},
+    {"Squeeze", "* i?", fold_squeeze},
+    {"Unsqueeze", "* i?", fold_unsqueeze},
+    {"Reshape", "* i", fold_reshape},
+    {"Flatten", "*", fold_flatten},
+    {"Transpose", "*", fold_transpose},
+    {"Slice", "* i? i? i? i?", fold_slice},
+    {"Split", "* i?", fold_split},
+    {"Expand", "* i", fold_expand},
+    {"Tile", "* i", fold_tile},
+    {"ConstantOfShape", "i", fold_constant_of_shape},
+    {"Range", "T T T", fold_range},
 };
 
 }  // namespace

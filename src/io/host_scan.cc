@@ -227,17 +227,17 @@ HostResult fold_blackman(const HostCall& call) {
 }
 
 constexpr HostRow kHostScanRows[] = {
-    {"HannWindow", 1, fold_hann},
-    {"HammingWindow", 1, fold_hamming},
-    {"BlackmanWindow", 1, fold_blackman},
-    {"CumSum", 2, fold_cum_sum},
-    {"NonZero", 1, fold_non_zero},
-    {"Trilu", 1, fold_trilu},
-    {"ReduceSum", 1, fold_reduce<Reduction::kSum>},
-    {"ReduceProd", 1, fold_reduce<Reduction::kProduct>},
-    {"ReduceMax", 1, fold_reduce<Reduction::kMax>},
-    {"ReduceMin", 1, fold_reduce<Reduction::kMin>},
-    {"ReduceMean", 1, fold_reduce<Reduction::kMean>},
+    {"HannWindow", "i", fold_hann},
+    {"HammingWindow", "i", fold_hamming},
+    {"BlackmanWindow", "i", fold_blackman},
+    {"CumSum", "n i", fold_cum_sum},
+    {"NonZero", "*", fold_non_zero},
+    {"Trilu", "* i?", fold_trilu},
+    {"ReduceSum", "n i?", fold_reduce<Reduction::kSum>},
+    {"ReduceProd", "n i?", fold_reduce<Reduction::kProduct>},
+    {"ReduceMax", "* i?", fold_reduce<Reduction::kMax>},
+    {"ReduceMin", "* i?", fold_reduce<Reduction::kMin>},
+    {"ReduceMean", "n i?", fold_reduce<Reduction::kMean>},
 };
 
 }  // namespace

@@ -300,7 +300,22 @@ Result<std::vector<double>> host_reals(const HostValue& value) {
   return std::vector<double>(numbers.begin(), numbers.end());
 }
 
+Status check_elements(const HostValue& value) {
+  for (const sym::Expr& dim : value.dims)
+    if (dim.poisoned() || dim.constant().value_or(0) < 0)
+      return error(ErrorCode::kInput, fmt::format("a value with a dim of {}", sym::print(dim)));
+  if (value.form != HostValue::Form::kDense) return {};
+  LT_ASSIGN(const int64_t count, constant_count(value.dims));
+  const size_t ints = is_float(value.dtype) ? 0 : static_cast<size_t>(count);
+  if (value.ints.size() == ints && value.reals.size() == static_cast<size_t>(count) - ints)
+    return {};
+  return error(ErrorCode::kInput,
+               fmt::format("{} integers and {} reals for {} elements of type {}", value.ints.size(),
+                           value.reals.size(), count, name(value.dtype)));
+}
+
 Result<std::string> host_bytes(const HostValue& value) {
+  LT_RETURN_IF_ERROR(check_elements(value));
   std::string bytes;
   const auto width = static_cast<size_t>(size_bytes(value.dtype));
   if (is_float(value.dtype)) {

@@ -107,7 +107,10 @@ Result<std::vector<sym::Expr>> host_ints(const HostValue& value);
 Result<std::vector<int64_t>> host_constants(const HostValue& value);
 // The elements as floats, whatever the type. Error as host_constants.
 Result<std::vector<double>> host_reals(const HostValue& value);
-// Row-major little-endian bytes. Error as host_constants.
+// Error: kInput: a written-out value has not exactly one element of its type for each place, or a
+// dim is negative or overflows. Whoever computes with a value that passed need not look.
+Status check_elements(const HostValue& value);
+// Row-major little-endian bytes. Error as host_constants and check_elements.
 Result<std::string> host_bytes(const HostValue& value);
 
 // The message for a size that must be a number: names the symbols and the flag that binds them.
