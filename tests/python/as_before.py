@@ -79,7 +79,7 @@ def look(roots):
         thing, path = waiting.pop()
         if id(thing) in found or isinstance(thing, (*PLAIN, *CODE)) or "weakref" in type(thing).__name__.lower():
             continue
-        if type(thing).__module__.split(".")[0] in ("_pytest", "pytest", "threading", "_thread", "logging", "weakref"):
+        if type(thing).__module__.split(".")[0] in ("lowtide", "_pytest", "pytest", "threading", "_thread", "logging", "weakref"):
             continue
         if isinstance(thing, torch.Tensor):
             found[id(thing)] = thing, path, _of_tensor(thing)

@@ -47,7 +47,7 @@ ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type(...),
                    torch.device, torch.Size, torch.layout, torch.memory_format, types.BuiltinFunctionType, types.CodeType,
                    types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
                    types.FrameType, types.TracebackType, property, StandIn})
-_SYSTEM = frozenset("""_io _queue _thread _weakref asyncio concurrent contextvars ctypes datetime decimal fractions importlib inspect io
+_SYSTEM = frozenset("""lowtide _io _queue _thread _weakref asyncio concurrent contextvars ctypes datetime decimal fractions importlib inspect io
     logging mmap multiprocessing pathlib queue re select selectors signal socket sqlite3 ssl subprocess tempfile threading traceback
     unittest warnings weakref""".split())
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # of tensors
