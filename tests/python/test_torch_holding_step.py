@@ -54,7 +54,8 @@ class WithAPlan(Trainer):
         self.plan = lowtide.plan(self.model, self.loss, self.optimizer, self.data[0], effort=0.1)
 
 
-CHANGES = {"size": lambda trainer, k: None, "mode": lambda trainer, k: trainer.model.train(k != 2), "number": lambda trainer, k: setattr(trainer, "weight", 1.0 if k < 3 else 0.5)}
+CHANGES = {"size": lambda trainer, k: None, "mode": lambda trainer, k: trainer.model.train(k != 2),
+           "number": lambda trainer, k: setattr(trainer, "weight", 1.0 if k < 3 else 0.5)}
 
 
 @pytest.mark.filterwarnings("ignore:lowtide")
