@@ -51,6 +51,14 @@ def geometry_of(tensor: torch.Tensor) -> Geometry:
     return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device
 
 
+def address_of(tensor: torch.Tensor) -> int:
+    """Of its first element; 0 of one that has none."""
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # sparse, say
+        return 0
+
+
 @dataclass
 class External:
     """`place`: where it is found; None where it cannot be."""
@@ -65,6 +73,7 @@ class External:
     number: Any = None  # that the code has read off it; a copy of all contents where it has read these
     seen: torch.Tensor | None = None  # what lay there in the last step, and what the step was given of it
     alias: torch.Tensor | None = None
+    address: int = 0  # where `seen` had its memory then: `tensor.data = ...` puts other memory under the same tensor
 
     @property
     def name(self) -> str:
@@ -73,8 +82,9 @@ class External:
     def now(self) -> torch.Tensor:
         """The tensor as the step finds it: that which lies there now, or the same part of it; an alias whose version is its own."""
         found = self.place.now() if self.place is not None else self.held
-        if found is not self.seen:
-            self.seen, self.alias = found, self._part_of(found)
+        address = address_of(found)
+        if found is not self.seen or address != self.address:
+            self.seen, self.address, self.alias = found, address, self._part_of(found)
         return self.alias
 
     def _part_of(self, found: torch.Tensor) -> torch.Tensor:

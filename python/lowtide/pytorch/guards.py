@@ -513,7 +513,8 @@ class Guards:
         self.wholes = [(Whole.contents, e.room.owner, e.value) for e in self.others if isinstance(e.room, Whole)]
         self.inside = [(e.room.take, e.room.owner, e.value) for e in self.others if isinstance(e.room, Inside)]
         self.tensors = [e for e in kept if isinstance(e.value, torch.Tensor)]
-        self.alike = _which_are_one([e.value for e in self.tensors])
+        self.laid = [e.value for e in self.tensors]
+        self.alike, self.shapes = _which_are_one(self.laid), list(map(_shape_of, self.laid))
         self.rest = [e for e in self.others if not isinstance(e.room, (Cell, Sequence, Length, Order, CodeOf, KindOf, ClassCode, Members, Whole, Inside))]
 
     def hold(self) -> bool:
@@ -535,14 +536,16 @@ class Guards:
                      and all(map(operator.is_, map(operator.getitem, self.lists, self.at), self.in_lists)))
         except (ValueError, IndexError):
             return False
-        if not alike or not all(e.room.get(e.key) is e.value for e in self.rest):
+        if not alike or not all(e.room.get(e.key) is e.value for e in self.rest) or list(map(_shape_of, self.laid)) != self.shapes:
             return self.look()
         return all(kind.holds() for kind in self.kinds)
 
     def look(self) -> bool:
         """The same, entry by entry; what is equal, though another object, is what is compared with from now on."""
-        if _which_are_one([e.room.get(e.key) for e in self.tensors]) != self.alike:
+        laid = [e.room.get(e.key) for e in self.tensors]
+        if _which_are_one(laid) != self.alike or not all(isinstance(now, torch.Tensor) for now in laid) or list(map(_shape_of, laid)) != self.shapes:
             return False
+        self.laid = laid
         for entries, seen in ((self.of_dicts, self.seen), (self.of_cells, self.in_cells), (self.of_lists, self.in_lists)):
             for k, entry in enumerate(entries):
                 now = entry.room.get(entry.key)
@@ -573,3 +576,4 @@ def _which_are_one(tensors: list[Any]) -> list[int]:
 
 
 _contents = operator.attrgetter("cell_contents")
+_shape_of = operator.attrgetter("shape", "dtype")  # that `tensor.data = ...` may exchange

@@ -5,6 +5,7 @@ A plan holds for these beside Python's values (guards.py). Tests: tests/python/t
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import torch
@@ -27,19 +28,24 @@ def kind_of(value: Any) -> Any:
     return (type(value), *((tuple(value),) if isinstance(value, dict) else ()))
 
 
-class Kind(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Kind:
     """What has to lie at a place that is read, or written, in each step, by its kind. `number`: what has to be read off it; a tensor, if
     that is all of its contents."""
 
     place: Place
     held: Any
     number: Any = None
+    kind: Any = dataclasses.field(init=False)  # as it was: a tensor may be of another one later, by `tensor.data = ...`
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", kind_of(self.held))
 
     def holds(self) -> bool:
         now = self.place.now()
-        if now is self.held and self.number is None:
+        if now is self.held and self.number is None and not isinstance(now, torch.Tensor):
             return True
-        if kind_of(now) != kind_of(self.held):
+        if kind_of(now) != self.kind:
             return False
         return self.number is None or (equal_bits(now.detach(), self.number) if isinstance(self.number, torch.Tensor) else now.item() == self.number)
 
