@@ -1,8 +1,11 @@
 """Numbers that the forward pass moves: what is compared with them asks for a plan for each way, what is only counted for none."""
 
+import bisect
 import collections
 import copy
 import functools
+import heapq
+import operator
 import types
 import warnings
 
@@ -280,3 +283,44 @@ def test_a_cache_of_a_function_is_filled_in_each_trace():
         wanted = loss_fn(copy.deepcopy(model), data(k)).detach()
         assert torch.equal(step(data(k)), wanted) and model.calls == k + 1
     assert len(step._ready) == 1
+
+
+PAST_METHODS = {"heap": lambda kept: heapq.heappush(kept, 1), "first": lambda kept: list.insert(kept, 0, 1), "sorted": lambda kept: bisect.insort(kept, 1),
+                "pair": lambda kept: heapq.heappush(kept, kept[0] - 1), "slice": lambda kept: operator.setitem(kept, slice(0, 0), [1])}
+
+
+def kept_behind_steps(write, start, planned):
+    torch.manual_seed(0)
+    model, x = nn.Linear(2, 2), torch.ones(3, 2)
+    model.kept = list(start)
+
+    def loss_fn(model, x):
+        write(model.kept)
+        return model(x).square().mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = lowtide.compile_step(model, loss_fn, optimizer, x, effort=0.05) if planned else None
+    for k in range(4):
+        if planned:
+            step(x)
+        else:
+            optimizer.zero_grad()
+            loss_fn(model, x).backward()
+            optimizer.step()
+        if k == 1:
+            model.kept += [3, 2]
+    return model.kept, [*model.parameters()]
+
+
+@pytest.mark.filterwarnings("ignore:lowtide")
+@pytest.mark.parametrize("kind", PAST_METHODS)
+def test_lists_that_functions_of_c_write_are_as_in_eager_mode(kind):
+    (mine, weights), (its, others) = (kept_behind_steps(PAST_METHODS[kind], [3, 2], planned) for planned in (True, False))
+    assert mine == its and all(map(torch.equal, weights, others))
+
+
+@pytest.mark.parametrize("kind", ["heap", "first", "sorted", "slice"])
+def test_what_looks_longer_and_was_written_in_front_is_refused(kind):
+    """Of [1, 1] behind a step nobody can tell whether the second was put in front."""
+    with pytest.raises(lowtide.Unsupported, match="makes 'kept' longer"):
+        kept_behind_steps(PAST_METHODS[kind], [1], True)

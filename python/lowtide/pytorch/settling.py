@@ -238,7 +238,7 @@ def _used(growing: list[Growth], note: Note, run: Callable[..., None], new: Call
         run(new()[0], note, watch)
     except (Unsupported, Usage):
         return {id(growth.room.owner) for growth in growing}
-    return watch.used
+    return watch.in_the_end()
 
 
 def _refuse_wandering(first: Carried, second: Carried) -> None:
