@@ -1,6 +1,8 @@
 """Other memory put under tensors beside the model between two steps (`tensor.data = ...` and what PyTorch makes of it): each step reads what is there."""
 
+import collections
 import copy
+import functools
 
 import pytest
 from torch_models import torch
@@ -85,3 +87,57 @@ def test_each_step_reads_the_memory_that_lies_under_a_tensor_then(change):
 def test_whichever_way_the_step_is_planned(change, options):
     for mine, its in zip(run(change, True, **options), run(change, False), strict=True):
         torch.testing.assert_close(mine, its)
+
+
+def of_values(table, settings):
+    view = settings.values()
+    return lambda: next(iter(view))
+
+
+def of_items(table, settings):
+    view = collections.OrderedDict.items(settings)
+    return lambda: dict(view)["rate"]
+
+
+def of_keys(table, settings):
+    view = settings.keys()
+    return lambda: table[0] * len(view)
+
+
+def of_a_partial(table, settings):
+    read = functools.partial(lambda kept: kept["rate"], kept=settings)
+    return lambda: read()
+
+
+HELD = [of_values, of_items, of_keys, of_a_partial]
+
+
+@pytest.mark.filterwarnings("ignore:lowtide")
+@pytest.mark.parametrize("of", [torch.tensor, float])
+@pytest.mark.parametrize("held", HELD)
+def test_what_views_and_partials_show_is_looked_at_in_each_step(held, of):
+    found = []
+    for planned in (True, False):
+        torch.manual_seed(0)
+        model, x, settings = nn.Linear(4, 3), torch.randn(5, 4), collections.OrderedDict(rate=of(1.0))
+        read, losses = held(torch.ones(3), settings), []
+
+        def loss_fn(model, x):
+            return model(x).square().mean() * read()
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step = lowtide.compile_step(model, loss_fn, optimizer, x, effort=0.1) if planned else None
+        for k in range(4):
+            if planned:
+                loss = step(x)
+            else:
+                optimizer.zero_grad()
+                loss = loss_fn(model, x)
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+            settings["rate"] = of(2.0 + k)
+            if k == 1:
+                settings["other"] = of(1.0)
+        found.append(losses)
+    assert found[0] == found[1]

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .reachable import SHOWING
 from .rooms import Room
 from .untouched import same
 
@@ -148,7 +149,7 @@ def names_in(thing: Any, kind: type) -> Shown | None:
     if kind is operator.methodcaller:
         made, given = thing.__reduce__()[:2]  # with named arguments it is a partial of the class
         return Shown({made.args[0] if isinstance(made, functools.partial) else given[0]}, [given])
-    if kind is types.MappingProxyType:
+    if kind in SHOWING:
         return Shown(set(), gc.get_referents(thing))
     if issubclass(kind, weakref.ref):
         return Shown(set(), [thing()])

@@ -50,6 +50,8 @@ ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type(...),
 _SYSTEM = frozenset("""lowtide _io _queue _thread _weakref asyncio concurrent contextvars ctypes datetime decimal fractions importlib inspect io
     logging mmap multiprocessing pathlib queue re select selectors signal socket sqlite3 ssl subprocess tempfile threading traceback
     unittest warnings weakref""".split())
+SHOWING = frozenset({types.MappingProxyType, *(type(show(made())) for made in (dict, collections.OrderedDict) for show in (
+    made.keys, made.values, made.items))})  # what they show is a dict that somebody else may hold
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # of tensors
 _WRITING = frozenset({"globals", "exec", "setattr", "delattr", "vars", "__dict__"}) | IMPORTING  # what may write globals by names that are made
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -217,8 +219,9 @@ class Reachable:
             self.later(thing.__self__, "self" if path == "loss_fn" else path)
             self.later(thing.__func__, path)
         elif issubclass(kind, functools.partial):
-            for k, value in [*enumerate(thing.args), *thing.keywords.items()]:
+            for k, value in enumerate(thing.args):
                 self.later(value, f"argument {k} of {path}")
+            self.later(thing.keywords, f"{path}.keywords")
             self.later(thing.func, path)
         elif issubclass(kind, (types.ModuleType, type)):
             if issubclass(kind, type):
@@ -250,7 +253,7 @@ class Reachable:
                 return
         if issubclass(kind, _WEAK):
             self.add(Weak(attributes_of(thing)["data"], path))
-        if kind is types.MappingProxyType:  # what it shows
+        if kind in SHOWING:
             for shown in gc.get_referents(thing):
                 self.later(shown, path)
         if _is_of_system(kind) or issubclass(kind, (enum.Enum, BaseException)):
