@@ -453,3 +453,67 @@ def test_parameters_without_a_gradient_are_the_optimizers_to_change():
         other(batch).backward()
         its.step()
     assert all(map(torch.equal, model.parameters(), other.parameters()))
+
+
+BESIDE = {"calls": [0], "rates": [], "average": torch.zeros(2), "named": {"k": 0}}
+
+
+class Counting(torch.optim.SGD):
+    def step(self, closure=None):
+        BESIDE["calls"][0] += 1
+        return super().step(closure)
+
+
+class Logging(torch.optim.SGD):
+    def step(self, closure=None):
+        BESIDE["rates"].append(self.param_groups[0]["lr"])
+        return super().step(closure)
+
+
+class Averaging(torch.optim.RMSprop):
+    def step(self, closure=None):
+        with torch.no_grad():
+            BESIDE["average"].add_(1)
+        return super().step(closure)
+
+
+class OfItself(torch.optim.AdamW):
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr)
+        self.log = []
+
+    def step(self, closure=None):
+        self.log.append(len(self.log))
+        BESIDE["named"]["k"] += 1
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("rehearse", [None, False])
+@pytest.mark.parametrize("kind", [Counting, Logging, Averaging, OfItself])
+def test_what_step_writes_beside_its_state_is_written_once_in_each_step(kind, rehearse):
+    found = []
+    for planned in (True, False):
+        BESIDE.update(calls=[0], rates=[], average=torch.zeros(2), named={"k": 0})
+        torch.manual_seed(0)
+        model, x = nn.Linear(6, 3), torch.randn(4, 6)
+        optimizer = kind(model.parameters(), lr=0.1)
+        step = lowtide.compile_step(model, lambda model, x: model(x).square().mean(), optimizer, x, effort=0.1, rehearse=rehearse) if planned else None
+        for _ in range(3):
+            if planned:
+                step(x)
+            else:
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+        found.append(([*BESIDE["calls"], *BESIDE["rates"], *BESIDE["average"].tolist(), BESIDE["named"]["k"], len(getattr(optimizer, "log", []))],
+                      [*model.parameters()]))
+    assert found[0][0] == found[1][0] and all(map(torch.equal, found[0][1], found[1][1]))
+
+
+def test_an_optimizer_under_a_schedule_is_still_taken_apart():
+    model = nn.Linear(6, 3)
+    optimizer = torch.optim.RMSprop(model.parameters(), 0.01)
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    step = lowtide.compile_step(model, lambda model, x: model(x).square().mean(), optimizer, torch.randn(4, 6), effort=0.1)
+    step(torch.randn(4, 6))
+    assert not step._now.planned.captured.updates.whole

@@ -474,8 +474,12 @@ def rehearsal_of(optimizer: torch.optim.Optimizer) -> Rehearsal:
            for group in optimizer.param_groups]
     kept = _rehearsals.get(optimizer)
     if kept is None or kept[0] != key:
-        with optimizer_untouched(optimizer):
-            kept = _rehearsals[optimizer] = (key, Rehearsal(optimizer))
+        with optimizer_untouched(optimizer) as note:
+            made = Rehearsal(optimizer)
+            moved = note.moved(optimizer)
+        if moved:
+            raise Unsupported(f"{name_of(optimizer)} cannot be taken apart: its step() writes '{moved}', once for each call")
+        kept = _rehearsals[optimizer] = (key, made)
     return kept[1]
 
 

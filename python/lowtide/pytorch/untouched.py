@@ -32,7 +32,7 @@ from .insides import context_apart
 from .left_behind import Left, empty_caches_of_fakes
 from .log_records import Logs, lines_refused
 from .made_names import NOTED, Read
-from .reachable import Reachable
+from .reachable import attributes_of, Reachable
 from .rooms import MISSING, Names, Room, State
 
 PLAIN = (int, float, bool, str, bytes, complex)
@@ -78,6 +78,9 @@ class _Tensor:
         self.kept = None
         if tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.nbytes <= SMALL and not tensor.is_quantized:
             self.kept = tensor.detach().clone()
+
+    def was_written(self) -> bool:
+        return self.version is not None and self.tensor._version != self.version
 
     def put_back(self) -> None:
         tensor = self.tensor
@@ -161,6 +164,13 @@ class Note:
         """Entries of rooms that are no more what they were."""
         return [Change(room, key, before, after) for room in self.reachable.rooms for key, before, after in _differences(room)]
 
+    def moved(self, beside: Any) -> str:
+        """The name of something that has changed and is no attribute of this object; "" where nothing has."""
+        own = attributes_of(beside)
+        named = [change.room.named(change.key) for change in self.changes() if change.room.owner is not own]
+        places = [place for (tensor, place), kept in zip(self.reachable.tensors.values(), self.tensors, strict=True) if kept.was_written()]
+        return next(iter([*named, *(place.name if place is not None else "a tensor" for place in places)]), "")
+
     def put_back(self) -> None:
         """Makes all as it was."""
         rooms = self.reachable.rooms
@@ -235,11 +245,12 @@ def untouched(model: torch.nn.Module, loss_fn: Callable, optimizer: Any = None) 
 
 
 @contextlib.contextmanager
-def optimizer_untouched(optimizer: Any) -> Iterator[None]:
-    """Within, step() of copies of an optimizer is tried, which may share objects with it. Behind it all that it holds is as it was before."""
+def optimizer_untouched(optimizer: Any) -> Iterator[Note]:
+    """Within, step() of copies of an optimizer is tried, which may share objects with it. Behind it all that it holds, and that the code of its class
+    names, is as it was before."""
     note = Note(None, None, optimizer)
     try:
-        yield
+        yield note
     finally:
         with handlers_wait():
             note.put_back()
