@@ -369,16 +369,12 @@ class Judge:
 
     def _tight(self, free: int) -> int:
         """The least that is found."""
-        try:
-            return self._within("floor").plan.arena_bytes
-        except (lowtide.Infeasible, lowtide.Limit):
-            pass
-        for share in (0.5, 0.7, 0.9):
+        for budget in ("floor", *(int(share * free) for share in (0.5, 0.7, 0.9, 1.0))):
             try:
-                return self._within(int(share * free)).plan.arena_bytes
-            except (lowtide.Infeasible, lowtide.Limit):
-                continue
-        return free
+                return self._within(budget).plan.arena_bytes
+            except (lowtide.Infeasible, lowtide.Limit) as problem:
+                refused = problem
+        raise refused  # not even within the arena that needs no budget
 
     def swap(self) -> Verdict:
         free = self._planned().arena_bytes

@@ -475,11 +475,9 @@ def rehearsal_of(optimizer: torch.optim.Optimizer) -> Rehearsal:
     kept = _rehearsals.get(optimizer)
     if kept is None or kept[0] != key:
         with optimizer_untouched(optimizer) as note:
-            made = Rehearsal(optimizer)
-            moved = note.moved(optimizer)
-        if moved:
-            raise Unsupported(f"{name_of(optimizer)} cannot be taken apart: its step() writes '{moved}', once for each call")
-        kept = _rehearsals[optimizer] = (key, made)
+            kept = (key, Rehearsal(optimizer))
+            note.refuse_moved(optimizer, f"{name_of(optimizer)} cannot be taken apart")
+        _rehearsals[optimizer] = kept
     return kept[1]
 
 
@@ -491,8 +489,7 @@ def kind_of(g: int, parameter: torch.Tensor) -> Kind:
 
 
 def sequences(optimizer: torch.optim.Optimizer, steps: int = 1) -> dict[Kind, tuple[str, ...]]:
-    """The ops that the next step() of a parameter of each kind runs, or the next steps. Raises what
-    that raises, with a note."""
+    """The ops that the next step() of a parameter of each kind runs, or the next steps. Raises what that raises, with a note."""
     late, found = rehearsal_of(optimizer).late, {}
     for g, group in enumerate(optimizer.param_groups):
         for p in trained_in(group):

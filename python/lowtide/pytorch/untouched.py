@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
-from ..errors import Usage
+from ..errors import Unsupported, Usage
 from .barred import Barred, refusal_of
 from .entering import handlers_wait
 from .hooks import OF_ALL_MODULES
@@ -164,12 +164,13 @@ class Note:
         """Entries of rooms that are no more what they were."""
         return [Change(room, key, before, after) for room in self.reachable.rooms for key, before, after in _differences(room)]
 
-    def moved(self, beside: Any) -> str:
-        """The name of something that has changed and is no attribute of this object; "" where nothing has."""
-        own = attributes_of(beside)
+    def refuse_moved(self, optimizer: Any, said: str) -> None:
+        """Raises Unsupported, beginning with `said`, where step() has changed something that is no attribute of the optimizer."""
+        own = attributes_of(optimizer)
         named = [change.room.named(change.key) for change in self.changes() if change.room.owner is not own]
         places = [place for (tensor, place), kept in zip(self.reachable.tensors.values(), self.tensors, strict=True) if kept.was_written()]
-        return next(iter([*named, *(place.name if place is not None else "a tensor" for place in places)]), "")
+        for name in [*named, *(place.name if place is not None else "a tensor" for place in places)]:
+            raise Unsupported(f"{said}: its step() writes '{name}', once for each call")
 
     def put_back(self) -> None:
         """Makes all as it was."""
