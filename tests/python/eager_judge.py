@@ -72,7 +72,7 @@ class Wrong(Exception):
 
 
 class NotJudged(Exception):
-    """A program that eager mode itself does not run, or not twice alike; by the backend, one that torch.compile does not run by aot_eager either."""
+    """A program that eager mode itself does not run, or not twice alike; by the backend, one that dynamo does not trace, whatever the backend."""
 
 
 def seeded(make: Callable[[], Program]) -> Program:
@@ -420,8 +420,9 @@ class Judge:
                 mine = self._compiled("lowtide", options={k: v for k, v in options.items() if k != "progress"})
             except Exception as problem:
                 cause = _cause(problem)
-                if not isinstance(cause, lowtide.Error) and not self._compiles():
-                    raise NotJudged(f"torch.compile does not run it by aot_eager either: {type(cause).__name__}: {str(cause)[:300]}") from problem
+                if not isinstance(cause, lowtide.Error) and not self._is_traced():
+                    raise NotJudged("dynamo itself does not trace it, as backend=\"eager\" shows, before a backend is called: "
+                                    f"{type(cause).__name__}: {str(cause)[:300]}") from problem
                 raise cause from problem
             try:
                 self._compare_all(mine, self.seen)
@@ -441,9 +442,10 @@ class Judge:
             torch._dynamo.register_backend(ours.lowtide, name="lowtide")
         return eager(self.make, compiled=lambda model: torch.compile(model, backend=backend, **more))[1]
 
-    def _compiles(self) -> bool:
+    def _is_traced(self) -> bool:
+        """Whether dynamo gives a backend its pieces: the one that runs them as they are gets them."""
         try:
-            self._compiled("aot_eager")
+            self._compiled("eager")
         except Exception:
             return False
         return True

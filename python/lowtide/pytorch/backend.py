@@ -7,6 +7,7 @@ in that order, is the backward pass.
 
     backend_cut.py      the halves, from the plan's sequence, moves to host memory included
     backend_proof.py    whether they compute what the joint graph computes: nothing is believed that was not compared
+    backend_layouts.py  what they read by strides lies as it was traced
     backend_sizes.py    a graph with symbolic sizes: a plan for each set of sizes
     backend_left.py     what is not planned is left to PyTorch, with a warning
 
@@ -30,7 +31,8 @@ from .. import _library, cache
 from ..errors import Error, Unsupported, Usage
 from ..plans import Plan
 from .backend_cut import Cut, boxed, events_of, halves
-from .backend_left import Left, as_it_is, place_of, refuse_unplannable, written_behind
+from .backend_layouts import OrEager, look
+from .backend_left import Left, as_it_is, of_a_handler, place_of, refuse_unplannable, written_behind
 from .backend_proof import check, in_backward
 from .backend_sizes import BySizes, depends_on_contents, is_symbolic
 from .calls import INPUT, MADE, PARAMETER, Program, read_graph
@@ -227,8 +229,10 @@ def lowtide(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
     strict (whether what cannot be planned is an error)."""
     try:
         return _compiled(module, example_inputs, _options(options))
-    except Error as problem:
-        raise as_it_is(problem) from problem.__cause__
+    except Exception as problem:
+        if not isinstance(problem, Error) and not of_a_handler(problem):
+            raise
+        raise as_it_is(problem).with_traceback(problem.__traceback__) from problem.__cause__
 
 
 def _compiled(module: torch.fx.GraphModule, example_inputs: list[Any], asked: dict[str, Any]) -> Callable:
@@ -242,12 +246,21 @@ def _compiled(module: torch.fx.GraphModule, example_inputs: list[Any], asked: di
             try:
                 return partition(joint, num_fwd_outputs, fixed, asked, sharded(inputs))
             except Exception as problem:
+                if of_a_handler(problem):
+                    raise
                 return left.partition(joint, joint_inputs, problem, num_fwd_outputs=num_fwd_outputs,
                                       static_lifetime_input_indices=static_lifetime_input_indices, **more)
 
-        compiler = aot_autograd(fw_compiler=boxed, bw_compiler=boxed, inference_compiler=boxed, partition_fn=split,
+        looks = []
+
+        def forward_pass(module: torch.fx.GraphModule, _: Any) -> Callable:
+            looks.append(look(module.graph))
+            return boxed(module)
+
+        compiler = aot_autograd(fw_compiler=forward_pass, bw_compiler=boxed, inference_compiler=forward_pass, partition_fn=split,
                                 keep_inference_input_mutations=True)
-        return left.compiled(lambda: compiler(graph, inputs), graph.forward, running=lasting is not None)
+        run = left.compiled(lambda: compiler(graph, inputs), graph.forward, running=lasting is not None)
+        return OrEager(run, graph.forward, left) if any(looks) else run
 
     if any(map(is_symbolic, example_inputs)) and not depends_on_contents(module):
         return BySizes(module, made, left)

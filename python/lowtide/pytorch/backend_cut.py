@@ -23,6 +23,7 @@ from torch.fx.graph import _BoxedCodeGen
 
 from .. import _library
 from ..plans import Plan
+from .backend_layouts import lay
 from .calls import Program
 from .graph_text import GraphText
 from .transfers import begin_load, begin_store, end_copy
@@ -31,6 +32,7 @@ from .units import Unit
 
 def boxed(module: torch.fx.GraphModule, _: Any = None) -> Callable[[list], Any]:
     """The graph as a function of a list, which it empties: each value goes after its last use, as PyTorch writes such code."""
+    lay(module.graph)
     module.graph.set_codegen(_BoxedCodeGen())
     module.recompile()
     forward = module.forward

@@ -5,6 +5,9 @@
                                              tensors; a budget that cannot be kept, a search that ended, an error of ours
     a graph that AOTAutograd cannot trace    eager mode, op by op, as backend="eager"
     one size too many of the same graph      eager mode (backend_sizes.py)
+    as_strided of what lies otherwise        eager mode (backend_layouts.py)
+
+What dynamo raises to begin again, and what a handler of a signal raises meanwhile, comes out as it is.
 
 With options={"strict": True} each of these is an error, Unsupported, Infeasible, Limit or Internal. A wrong option is an error always,
 and so is what ranks that share a graph say of each other.
@@ -15,13 +18,15 @@ Tests: tests/python/test_torch_backend_left.py.
 from __future__ import annotations
 
 import re
+import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._dynamo.exc import ShortenTraceback, TensorifyScalarRestartAnalysis, TorchDynamoException, exceptions_allowed_to_be_fallback
+from torch._dynamo.exc import ShortenTraceback, TensorifyScalarRestartAnalysis, TorchDynamoException
 from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
@@ -32,7 +37,7 @@ SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 OWN_PARTITION = "left to PyTorch's own partition, without the budget"
 EAGER = "left to eager mode, without the budget"
 # What tells dynamo to begin again, or to break the graph here.
-DYNAMOS_OWN = (TorchDynamoException, TensorifyScalarRestartAnalysis, *exceptions_allowed_to_be_fallback)
+DYNAMOS_OWN = (TorchDynamoException, TensorifyScalarRestartAnalysis)
 
 
 def place_of(node: torch.fx.Node) -> str:
@@ -79,11 +84,25 @@ def written_behind(joint: torch.fx.GraphModule, forward: int) -> list[int]:
     return [i for i, node in enumerate(n for n in joint.graph.nodes if n.op == "placeholder") if node.meta.get("desc") in new]
 
 
-def as_it_is(problem: Error) -> Error:
+def as_it_is(problem: Exception) -> Exception:
     """The error as one that dynamo lets through, to be raised where this is called; others come out as BackendCompilerFailed, with what
     they are as text alone."""
-    kind = type(type(problem).__name__, (ShortenTraceback, type(problem)), {"__module__": type(problem).__module__})
-    return kind(str(problem), first_useful_frame=sys._getframe(1))
+    kind = type(type(problem).__name__, (ShortenTraceback, type(problem)), {"__module__": type(problem).__module__, "__init__": _is_made})
+    made = kind(*problem.args)
+    made.__dict__.update(vars(problem), first_useful_frame=sys._getframe(1))
+    return made
+
+
+def _is_made(self: Exception, *args: Any) -> None:
+    self.args = args
+
+
+def of_a_handler(problem: BaseException) -> bool:
+    """Whether a handler of a signal raised it (a time limit, say), which Python calls between any two lines."""
+    handlers = [getattr(handler, "func", handler) for handler in map(signal.getsignal, signal.valid_signals()) if callable(handler)]
+    functions = [getattr(h, "__func__", h) if hasattr(h, "__code__") else type(h).__call__ for h in handlers]
+    codes = {getattr(function, "__code__", None) for function in functions} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(problem.__traceback__))
 
 
 _TOLD: dict[int, set[str]] = {}  # by dynamo's number of a code
@@ -141,7 +160,7 @@ class Left:
         except Error:
             raise
         except Exception as problem:
-            if isinstance(problem, DYNAMOS_OWN) and not running:
+            if of_a_handler(problem) or isinstance(problem, DYNAMOS_OWN) and not running:
                 raise
             text = " ".join(str(problem).split())
             self.tell(Unsupported(f"AOTAutograd cannot trace it: {type(problem).__name__}: {text[:300]}"), EAGER)
