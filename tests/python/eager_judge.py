@@ -40,6 +40,7 @@ STEPS = 3
 WAYS = ("torch", "native", "auto", "backend", "samples", "swap")
 ROUNDING = {torch.float64: 1e-7, torch.float32: 2e-3}  # relative to the largest of a tensor
 IN_BOTH = 1e-5  # in f64, where the program itself computes something in f32 (a softmax, a rotation)
+NO_SECOND_BACKWARD = "torch.compile with aot_autograd does not currently support double backward"
 AFTER = "a step of eager mode afterwards"
 
 
@@ -420,6 +421,8 @@ class Judge:
                 mine = self._compiled("lowtide", options={k: v for k, v in options.items() if k != "progress"})
             except Exception as problem:
                 cause = _cause(problem)
+                if NO_SECOND_BACKWARD in str(cause):
+                    raise NotJudged(f"gradients of gradients are refused by every backend with AOTAutograd, as docs/python.md says: {cause}") from problem
                 if not isinstance(cause, lowtide.Error) and not self._is_traced():
                     raise NotJudged("dynamo itself does not trace it, as backend=\"eager\" shows, before a backend is called: "
                                     f"{type(cause).__name__}: {str(cause)[:300]}") from problem

@@ -211,6 +211,17 @@ def test_the_judge_calls_it_a_crash_where_the_backend_alone_does_not_run(monkeyp
         judge.verdict("backend")
 
 
+def test_the_judge_does_not_judge_gradients_of_gradients():
+    def penalty(m, x):
+        x = x.clone().requires_grad_()
+        loss = m(x)
+        return loss + torch.autograd.grad(loss, x, create_graph=True)[0].square().sum()
+
+    judge = Judge(lambda: Program(Turned(torch.tanh), [torch.randn(3, 4, 6) for _ in range(3)], penalty, lambda ps: torch.optim.SGD(ps, lr=0.1)))
+    with pytest.raises(NotJudged, match="as docs/python.md says"):
+        judge.verdict("backend")
+
+
 def _failing(judge, names):
     compiled = judge._compiled
 
