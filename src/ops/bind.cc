@@ -258,6 +258,7 @@ class Binder {
       Expr far = dim.stride * (extent(0) - 1);
       if (dim.form == LinkKind::kWindow) far = far + dim.dilation * (extent(1) - 1);
       const Expr bytes = sym::product(dims) * kMostElementBytes;
+      if (bytes.poisoned()) return {};  // it is too large itself, which the graph says of it
       if ((far * bytes).poisoned() || ((far - dim.pad_low) * bytes).poisoned() ||
           (dim.pad_low * bytes).poisoned() || (dim.pad_high * bytes).poisoned())
         return fail(

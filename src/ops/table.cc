@@ -304,18 +304,23 @@ void assume_whole(const Row& row, const Instance& instance, const Signature& sig
   if (!(before == after)) facts.emplace_back(before, after);
 }
 
-// As a graph checks its values (ir/graph.cc), before anything is computed from the sizes.
+bool is_sized(const Type& type) {
+  const sym::Expr bytes = sym::product(type.dims) * size_bytes(type.dtype);
+  return !bytes.poisoned() && bytes.constant().value_or(0) <= kMaxBytes &&
+         std::none_of(type.dims.begin(), type.dims.end(), [](const sym::Expr& dim) {
+           return dim.poisoned() || dim.constant().value_or(0) < 0;
+         });
+}
+
+// As a graph checks its values (ir/graph.cc), before anything is computed from the sizes. Of what
+// an operand that is too large makes nothing is said here: the graph names the operand.
 Status check_sizes(const Instance& instance, const std::vector<OutputType>& outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Type& type = outputs[i].type;
-    const sym::Expr bytes = sym::product(type.dims) * size_bytes(type.dtype);
-    bool is_right = !bytes.poisoned() && bytes.constant().value_or(0) <= kMaxBytes;
-    for (const sym::Expr& dim : type.dims)
-      is_right &= !dim.poisoned() && dim.constant().value_or(0) >= 0;
-    if (!is_right)
+  for (const std::optional<Type>& input : instance.inputs)
+    if (input && !is_sized(*input)) return {};
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!is_sized(outputs[i].type))
       return refuse(instance, fmt::format("output {} would be {}: sizes are from 0 to 2^62 bytes",
-                                          i, print(type.dims)));
-  }
+                                          i, print(outputs[i].type.dims)));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "plan/tick_scale.h"
 
 namespace lowtide::plan {
 
