@@ -47,8 +47,8 @@ class Forks:
             answer = json.loads(self.process.stdout.readline())
             if answer["late"]:
                 raise subprocess.TimeoutExpired(command, timeout)
-            stdout, stderr = ("".join((pathlib.Path(folder) / f"{k}.{name}").read_text(errors="replace")
-                                      for k in range(len(environments))) for name in ("out", "err"))
+            written = {path.name: path.read_text(errors="replace") for path in pathlib.Path(folder).iterdir()}  # none of one that was killed at once
+            stdout, stderr = ("".join(written.get(f"{k}.{name}", "") for k in range(len(environments))) for name in ("out", "err"))
         return Done(answer["code"], stdout, stderr)
 
 

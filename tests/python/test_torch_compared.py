@@ -1,7 +1,7 @@
 """Nothing is believed that was not compared: each plan's first run against what the plan was made for, and a rehearsal beside eager mode."""
 
 import copy
-import os
+import functools
 import pathlib
 
 import pytest
@@ -182,9 +182,11 @@ def test_parts_are_compared_within_a_tolerance():
 
 def test_eager_mode_that_is_not_equal_to_itself_is_a_tolerance():
     model, batch = network()
+    counted = functools.lru_cache(lambda thing: thing)  # how often it was called is C's, which no walk sees
 
     def loss_fn(model, x):
-        return loss_of(model, x) * (1 + int.from_bytes(os.urandom(2)) * 1e-9)
+        counted(object())
+        return loss_of(model, x) * (1 + counted.cache_info().misses * 1e-6)
 
     step = lowtide.compile_step(model, loss_fn, OPTIMIZERS["sgd"](model.parameters()), batch, effort=0.1, rehearse=True)
     assert "eager mode is not equal to itself" in step.rehearsal

@@ -141,13 +141,13 @@ def test_a_check_in_a_module_of_somebody_elses_and_through_short_circuits():
 
 
 def test_a_check_in_each_of_many_layers_is_tried_once(monkeypatch):
-    runs, make_fx = [], trace.make_fx
+    runs, made_graph = [], trace.made_graph
 
     def counted(*args, **kwargs):
         runs.append(1)
-        return make_fx(*args, **kwargs)
+        return made_graph(*args, **kwargs)
 
-    monkeypatch.setattr(trace, "make_fx", counted)
+    monkeypatch.setattr(trace, "made_graph", counted)
     model, mine, _, _ = twins(linear())
     lowtide.plan(model, in_every_layer, mine, numbers(0), **FAST)
     assert len(runs) == 3, "both conditions, then the step"
